@@ -25,11 +25,12 @@ from bench.processes import (
 from bench.settings import PARTITIONS
 from bench.table import Table, count
 from tidelog.client import AdminClient, NewTopic, Producer
-from tidelog.client.engine.fetch.messages import FetchPosition
 from tidelog.client.sync.connections import CHANNEL_OPTIONS
 from tidelog.client.wire import calls as wire
 from tidelog.ports.real.network.options import ping_options
+from tidelog.wire.calls.fetch import FetchPosition
 from tidelog.wire.errors import TidelogError
+from tidelog.wire.ids import Offset, PartitionId, TopicId
 
 TOPIC: Final = "idle"
 WINDOW_BYTES: Final = 8 * 1024 * 1024
@@ -91,7 +92,9 @@ class Consumers:
         case = self._case
         channel = self._channels[number // case.streams_per_connection]
         position = FetchPosition(
-            topic_id=case.topic_id, partition=number % PARTITIONS, fetch_offset=0
+            topic_id=TopicId(case.topic_id),
+            partition=PartitionId(number % PARTITIONS),
+            fetch_offset=Offset(0),
         )
         request = wire.fetch_stream_request(
             [position],

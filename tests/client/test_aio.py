@@ -11,9 +11,11 @@ from tests.client.support.contract_server import ContractServer
 from tests.support.waiting import HANG_SECONDS
 from tidelog.client import TopicPartition
 from tidelog.client.aio import AsyncConsumer, AsyncProducer
-from tidelog.client.engine.fetch.messages import Divergence, FetchAnswered, PartitionBatches
+from tidelog.client.engine.fetch.messages import FetchAnswered, PartitionBatches
 from tidelog.client.engine.produce.messages import FetchMetadata
 from tidelog.client.errors import ErrorCode, TidelogError
+from tidelog.wire.calls.fetch import Divergence
+from tidelog.wire.ids import LeaderEpoch, Offset
 
 pytestmark = pytest.mark.slow
 
@@ -106,7 +108,7 @@ def test_records_that_a_truncation_has_made_void_are_not_handed_over() -> None:
             cut = PartitionBatches(
                 topic_id=server.topics["t"],
                 partition=0,
-                divergence=Divergence(leader_epoch=1, end_offset=3),
+                divergence=Divergence(leader_epoch=LeaderEpoch(1), end_offset=Offset(3)),
             )
             consumer._loop._step(
                 FetchAnswered(

@@ -9,14 +9,15 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tidelog.client import TopicPartition
-from tidelog.client.engine.fetch.messages import OffsetAnswer, OffsetSpec
 from tidelog.client.types.records import RawBatch
 from tidelog.spark.cluster import View
 from tidelog.spark.losses import Loss
 from tidelog.spark.offsets import Progress, TopicProgress
 from tidelog.spark.options import Place
 from tidelog.wire.batch import encode_batch
+from tidelog.wire.calls.offsets import OffsetAnswer, OffsetSpec
 from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import Offset, PartitionId, TopicId
 
 BATCHES_A_POLL = 2
 
@@ -195,7 +196,9 @@ class FakeCluster:
             log = topic.logs[name.partition]
             offset = log.start if spec is OffsetSpec.EARLIEST else log.end
             found[name] = OffsetAnswer(
-                topic_id=topic.topic_id, partition=name.partition, offset=offset
+                topic_id=TopicId(topic.topic_id),
+                partition=PartitionId(name.partition),
+                offset=Offset(offset),
             )
         return found
 

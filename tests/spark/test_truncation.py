@@ -11,10 +11,10 @@ import pytest
 
 from tidelog.chaos.live.processes.node import NodeProcess
 from tidelog.client import AdminClient, NewTopic, Producer, TopicPartition
-from tidelog.client.engine.fetch.messages import OffsetSpec
 from tidelog.client.sync.admin.positions import PositionClient
 from tidelog.spark.options import parse_options
 from tidelog.spark.stream import StreamPlanner
+from tidelog.wire.calls.offsets import OffsetSpec
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 pytestmark = [pytest.mark.slow, pytest.mark.live]

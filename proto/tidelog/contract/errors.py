@@ -1,5 +1,6 @@
 """Typed errors as the contract's message and back."""
 
+from collections.abc import Callable
 from typing import Final, NoReturn
 
 from google.protobuf.message import DecodeError
@@ -7,6 +8,8 @@ from google.protobuf.message import DecodeError
 from tidelog.v1 import errors_pb2
 from tidelog.wire.errors import ErrorCode, ReadPlace, TidelogError
 
+ReadError = Callable[[errors_pb2.Error], TidelogError]
+"""The client takes errors as what a broker said, a broker as its own."""
 TEXT_CHARACTERS_MAX: Final = 1_000
 """Of each text: what a caller named may come back in it."""
 
@@ -52,6 +55,11 @@ def read_error(message: errors_pb2.Error) -> TidelogError:
         retriable=message.retriable,
         go_on_at=read_place(message),
     )
+
+
+def error_in(message: errors_pb2.Error, read: ReadError) -> TidelogError | None:
+    """The error of a part of an answer; one that is not set has no code."""
+    return read(message) if message.code else None
 
 
 def raise_malformed(name: str, error: DecodeError | str) -> NoReturn:

@@ -4,10 +4,9 @@ Owns what each message means. Requests are checked as they are read, since they 
 answers are taken as they are. It must never decide anything of a group.
 """
 
-from collections.abc import Callable
 from typing import Final
 
-from tidelog.contract.errors import fill_error, read_error
+from tidelog.contract.errors import ReadError, error_in, fill_error, read_error
 from tidelog.contract.partitions import (
     by_topic,
     read_partition,
@@ -41,20 +40,12 @@ NOTHING_COMMITTED: Final = -1
 RETRY_AFTER_MS: Final = 200
 """After so long a coordinator that is loading is asked again."""
 
-ReadError = Callable[[errors_pb2.Error], TidelogError]
-"""The client takes errors as what a broker said, a broker as its own."""
-
 
 def fill_group_error(message: errors_pb2.Error, error: TidelogError) -> None:
     """An error of a coordinator, with when to ask again."""
     fill_error(message, error)
     if error.code is ErrorCode.COORDINATOR_NOT_AVAILABLE:
         message.retry_after_ms = RETRY_AFTER_MS
-
-
-def _error(message: errors_pb2.Error, read: ReadError) -> TidelogError | None:
-    """An error that is not set has no code."""
-    return read(message) if message.code else None
 
 
 # -- heartbeats ------------------------------------------------------------------------------------
@@ -146,7 +137,7 @@ def read_heartbeat_answer(
     message: groups_pb2.GroupHeartbeatResponse, read: ReadError = read_error
 ) -> HeartbeatAnswer | TidelogError:
     """What the coordinator tells, or why it tells nothing."""
-    error = _error(message.error, read)
+    error = error_in(message.error, read)
     if error is not None:
         return error
     assignment = None
@@ -235,8 +226,8 @@ def read_commit_answer(
     message: groups_pb2.CommitOffsetsResponse, read: ReadError = read_error
 ) -> CommitAnswer | TidelogError:
     """What became of each offset, or why none was looked at."""
-    return _error(message.error, read) or CommitAnswer(
-        errors=tuple(_error(each.error, read) for each in message.results),
+    return error_in(message.error, read) or CommitAnswer(
+        errors=tuple(error_in(each.error, read) for each in message.results),
         throttle_ms=message.throttle_ms,
     )
 
@@ -290,7 +281,7 @@ def read_fetch_answer(
     message: groups_pb2.FetchOffsetsResponse, read: ReadError = read_error
 ) -> FetchOffsetsAnswer | TidelogError:
     """What was committed, or why nothing was looked up."""
-    return _error(message.error, read) or FetchOffsetsAnswer(
+    return error_in(message.error, read) or FetchOffsetsAnswer(
         offsets=tuple(_read_stored(each, read) for each in message.offsets)
     )
 
@@ -299,7 +290,7 @@ def _read_stored(
     message: groups_pb2.CommittedOffset, read: ReadError
 ) -> tuple[PartitionKey, StoredOffset | TidelogError | None]:
     key = read_partition(message.topic_id, message.partition)
-    error = _error(message.error, read)
+    error = error_in(message.error, read)
     if error is not None or message.committed_offset < 0:
         return key, error
     return key, StoredOffset(

@@ -13,13 +13,13 @@ import msgspec
 
 from tidelog.client import TopicPartition
 from tidelog.client.engine.cluster.metadata import TopicView
-from tidelog.client.engine.fetch.messages import OffsetSpec
 from tidelog.client.sync.admin.positions import PositionClient
 from tidelog.spark.losses import Loss, beyond_end
 from tidelog.spark.offsets import Progress, TopicProgress
 from tidelog.spark.option_values import refused
 from tidelog.spark.options import EARLIEST, LATEST, Place, SourceOptions
 from tidelog.spark.planning import NO_EPOCH, NO_VERSION
+from tidelog.wire.calls.offsets import OffsetSpec
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 UNKNOWN_TOPIC_GRACE_MS: Final = 2_000

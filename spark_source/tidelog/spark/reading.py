@@ -28,7 +28,6 @@ import pyarrow as pa
 
 from tidelog.client import Consumer, TopicPartition
 from tidelog.client.bulk.arrow_columns import ArrowColumns, decode_columns, join_columns
-from tidelog.client.engine.fetch.messages import OffsetSpec
 from tidelog.client.errors import LogTruncationError
 from tidelog.client.sync.admin.positions import PositionClient
 from tidelog.client.types.records import RawBatch
@@ -36,6 +35,7 @@ from tidelog.spark.arrow import to_record_batch
 from tidelog.spark.losses import Loss, ends_below, hole, report, rewritten, topic_gone, trimmed
 from tidelog.spark.options import SourceOptions
 from tidelog.spark.planning import NO_EPOCH, OffsetRange
+from tidelog.wire.calls.offsets import OffsetSpec
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 ARROW_RECORDS_MIN: Final = 10_000

@@ -12,13 +12,7 @@ from tidelog.broker.log.names import SegmentKey
 from tidelog.broker.log.reading.reader import LogReader
 from tidelog.broker.replicas.directory import LogDirectory
 from tidelog.broker.replicas.replicas import Replica, Replicas
-from tidelog.broker.services.fetch.handler import (
-    Divergence,
-    FetchHandler,
-    FetchPosition,
-    FetchRequest,
-    PartitionBatches,
-)
+from tidelog.broker.services.fetch.handler import FetchHandler, FetchRequest, PartitionBatches
 from tidelog.broker.services.fetch.places import ReadPlaces, parting_of
 from tidelog.broker.services.fetch.stream import FetchSession, FetchStreamRequest
 from tidelog.broker.services.fetch.wire import envelope_message
@@ -28,6 +22,7 @@ from tidelog.metadata.image.image import BrokerImage, Image, ImageMap, Partition
 from tidelog.metadata.settings.of_topics import TopicSettings
 from tidelog.ports import RequestContext
 from tidelog.ports.request_context import NO_DEADLINE_NS
+from tidelog.wire.calls.fetch import Divergence, FetchPosition
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import (
     BrokerEpoch,
@@ -182,7 +177,18 @@ class Node:
 def position(
     offset: int, *, epoch: int = -1, last_epoch: int = -1, stays_here: int = 0
 ) -> FetchPosition:
-    return FetchPosition(TOPIC, 0, epoch, offset, last_epoch, 0, bool(stays_here))
+    return FetchPosition(
+        topic_id=TOPIC,
+        partition=PartitionId(0),
+        leader_epoch=LeaderEpoch(epoch),
+        fetch_offset=Offset(offset),
+        last_fetched_epoch=LeaderEpoch(last_epoch),
+        stays_here=bool(stays_here),
+    )
+
+
+def parting(leader_epoch: int, end_offset: int) -> Divergence:
+    return Divergence(LeaderEpoch(leader_epoch), Offset(end_offset))
 
 
 def written(node: Node, *epochs: int, committed: int | None = None) -> Node:
@@ -230,11 +236,12 @@ def test_a_reader_of_another_past_is_told_where_the_logs_part(
     # Epoch 3 wrote 0 and 1, epoch 4 wrote 2 and 3, epoch 6 the rest; 7 leads.
     node = written(Node(), 3, 4, 6, 6)
     node.set_role(HERE, epoch=7)
-    assert parting_of(node.log, offset, last_epoch) == expected
+    parted = None if expected is None else parting(*expected)
+    assert parting_of(node.log, offset, last_epoch) == parted
     answer = node.fetch(offset, last_epoch=last_epoch)
     if expected is not None:
         assert answer is not None
-        assert answer.divergence == Divergence(*expected)
+        assert answer.divergence == parted
         assert (answer.error, answer.batches) == (None, b"")
         message = envelope_message(answer)
         told = (message.divergence.leader_epoch, message.divergence.end_offset)
@@ -246,7 +253,7 @@ def test_an_epoch_that_was_trimmed_is_no_other_past() -> None:
     node.log.trim(Offset(4), node.log.leader_epoch)
     assert parting_of(node.log, 4, 4) is None
     assert parting_of(node.log, 4, 3) is None
-    assert parting_of(node.log, 5, 3) == (-1, 4), "a record of epoch 3 cannot lie there"
+    assert parting_of(node.log, 5, 3) == parting(-1, 4), "a record of epoch 3 cannot lie there"
     assert parting_of(Node().log, 0, 3) is None, "an empty log proves nothing"
 
 
@@ -481,7 +488,7 @@ def test_a_stream_is_told_of_a_parting_once() -> None:
     node = written(Node(), 3, 6)
     stream = Stream(node)
     stream.take(position(9, last_epoch=5))
-    assert [each.divergence for each in stream.answers()] == [Divergence(3, 2)]
+    assert [each.divergence for each in stream.answers()] == [parting(3, 2)]
     assert stream.answers() == []
 
 

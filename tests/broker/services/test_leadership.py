@@ -12,11 +12,11 @@ from tidelog.broker.replicas.replicas import Replica, Replicas
 from tidelog.broker.services.fetch.handler import FetchRequest, PartitionBatches
 from tidelog.broker.services.fetch.stream import FetchSession, FetchStreamRequest
 from tidelog.broker.services.metadata.handler import MetadataHandler
-from tidelog.broker.services.offsets.handler import OffsetSpec
 from tidelog.broker.services.offsets.trim import HIGH_WATERMARK, TrimHandler, TrimPoint
 from tidelog.broker.services.records.handler import FetchRecordsRequest, RecordsHandler
 from tidelog.broker.services.shared.leadership import CONFIRM_MS, Confirmation, Leadership
 from tidelog.broker.shared.limits import BrokerLimits
+from tidelog.wire.calls.offsets import OffsetSpec
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import PartitionId
 

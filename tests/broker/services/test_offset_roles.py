@@ -6,12 +6,14 @@ from typing import cast
 from tests.broker.services.test_fetch_roles import CONTEXT, EPOCH, Node, written
 from tests.broker.support.log_shelf import TOPIC, batch_at
 from tidelog.broker.replicas.replicas import Replicas
-from tidelog.broker.services.offsets.handler import OffsetQuery, OffsetsHandler, OffsetSpec
+from tidelog.broker.services.offsets.handler import OffsetsHandler
+from tidelog.wire.calls.offsets import OffsetQuery, OffsetSpec
+from tidelog.wire.ids import PartitionId
 
 
 def offset_of(node: Node, spec: OffsetSpec, time_ms: int = -1) -> tuple[int, int, str]:
     handler = OffsetsHandler(cast(Replicas, node), node.leadership())
-    query = OffsetQuery(TOPIC, 0, -1, spec, time_ms)
+    query = OffsetQuery(topic_id=TOPIC, partition=PartitionId(0), spec=spec, timestamp_ms=time_ms)
     (answer,) = asyncio.run(handler.list_offsets(CONTEXT, [query]))
     return answer.offset, answer.leader_epoch, answer.error.code.name if answer.error else ""
 

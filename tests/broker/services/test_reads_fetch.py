@@ -12,7 +12,7 @@ from tidelog.broker.log.names import SegmentKey
 from tidelog.broker.log.reading.reader import LogReader
 from tidelog.broker.replicas.directory import LogDirectory
 from tidelog.broker.replicas.replicas import Replica, Replicas
-from tidelog.broker.services.fetch.handler import FetchHandler, FetchPosition, FetchRequest
+from tidelog.broker.services.fetch.handler import FetchHandler, FetchRequest
 from tidelog.broker.services.fetch.stream import FetchSession, FetchStreamRequest
 from tidelog.broker.services.metadata.handler import MetadataHandler
 from tidelog.broker.services.records.handler import FetchRecordsRequest, RecordsHandler
@@ -21,8 +21,9 @@ from tidelog.broker.shared.limits import BrokerLimits
 from tidelog.metadata.settings.of_topics import TopicSettings
 from tidelog.ports import RequestContext
 from tidelog.ports.request_context import NO_DEADLINE_NS
+from tidelog.wire.calls.fetch import FetchPosition
 from tidelog.wire.errors import TidelogError
-from tidelog.wire.ids import Offset, PartitionKey
+from tidelog.wire.ids import Offset, PartitionId, PartitionKey
 
 CONTEXT = RequestContext(
     principal="somebody", listener="client", client_id="", address="", deadline_ns=NO_DEADLINE_NS
@@ -98,7 +99,7 @@ def sure_to_lead() -> Leadership:
 
 
 def position(partition: int) -> FetchPosition:
-    return FetchPosition(TOPIC, partition, -1, 0, -1, 0)
+    return FetchPosition(topic_id=TOPIC, partition=PartitionId(partition), fetch_offset=Offset(0))
 
 
 def test_partitions_that_do_not_fit_the_answer_any_more_are_not_read_in_vain() -> None:
@@ -194,7 +195,7 @@ def test_a_poll_without_news_takes_no_room() -> None:
     node = Node([shelf_of([[batch_at(1, size=60_000)]])])
     room = Room(1)
     context = msgspec.structs.replace(CONTEXT, answer_room=room)
-    asked = FetchPosition(TOPIC, 0, -1, 1, -1, 0)
+    asked = FetchPosition(topic_id=TOPIC, partition=PartitionId(0), fetch_offset=Offset(1))
     assert asyncio.run(node.handler().fetch(context, FetchRequest([asked], 0, 1, 0))) == []
     assert room.wanted == []
 
@@ -204,7 +205,7 @@ def test_a_gap_up_to_the_high_watermark_is_no_answer_and_no_error() -> None:
     shelf.log.gaps_from = Offset(0)
     shelf.log.high_watermark = Offset(2)
     node = Node([shelf])
-    asked = FetchPosition(TOPIC, 0, -1, 1, -1, 0)
+    asked = FetchPosition(topic_id=TOPIC, partition=PartitionId(0), fetch_offset=Offset(1))
     assert asyncio.run(node.handler().fetch(CONTEXT, FetchRequest([asked], 0, 0, 0))) == []
     session = FetchSession(node.handler(), lambda: None)
     session.take(FetchStreamRequest([asked], [], 1_000, 1, 0))

@@ -9,10 +9,10 @@ from tidelog.client.engine.fetch.messages import (
     ConsumerEffect,
     FetchMetadata,
     MetadataArrived,
-    OffsetSpec,
     QueryOffsets,
 )
 from tidelog.client.types.records import TopicPartition
+from tidelog.wire.calls.offsets import OffsetSpec
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 EARLIEST, LATEST = OffsetSpec.EARLIEST, OffsetSpec.LATEST

@@ -8,13 +8,10 @@ from tidelog.client.engine.fetch.consumer import ConsumerCore
 from tidelog.client.engine.fetch.messages import (
     ConsumerEffect,
     ConsumerMessage,
-    Divergence,
     FetchAnswered,
     FetchMetadata,
     MetadataArrived,
-    OffsetAnswer,
     OffsetsArrived,
-    OffsetSpec,
     OpenStream,
     PartitionBatches,
     QueryOffsets,
@@ -27,8 +24,10 @@ from tidelog.client.engine.invariants import check_consumer
 from tidelog.client.errors import LogTruncationError, PeerError
 from tidelog.client.types.records import TopicPartition
 from tidelog.wire.batch import checksum, encode_batch, fetch_sum
+from tidelog.wire.calls.fetch import Divergence
+from tidelog.wire.calls.offsets import OffsetAnswer, OffsetSpec
 from tidelog.wire.errors import ErrorCode
-from tidelog.wire.ids import TopicId
+from tidelog.wire.ids import LeaderEpoch, Offset, PartitionId, TopicId
 
 T0 = TopicPartition("t", 0)
 WINDOW_BYTES = 10_000
@@ -130,7 +129,7 @@ def test_a_partition_without_position_asks_its_leader_first() -> None:
     (query,) = world.step(MetadataArrived(view=view({"t": [(1, 0)]})))
     assert isinstance(query, QueryOffsets)
     assert query.queries[0].spec is OffsetSpec.EARLIEST
-    answer = OffsetAnswer(topic_id=TOPIC_ID, partition=0, offset=42)
+    answer = OffsetAnswer(topic_id=TOPIC_ID, partition=PartitionId(0), offset=Offset(42))
     world.step(OffsetsArrived(query=query, answers=(answer,)))
     assert world.core.partitions[T0].position == 42
 
@@ -248,7 +247,7 @@ def test_without_reset_policy_an_offset_out_of_range_is_told() -> None:
 
 def cut_at(end_offset: int, leader_epoch: int) -> PartitionBatches:
     """The broker's log parts from the reader's past."""
-    found = Divergence(leader_epoch=leader_epoch, end_offset=end_offset)
+    found = Divergence(leader_epoch=LeaderEpoch(leader_epoch), end_offset=Offset(end_offset))
     return PartitionBatches(topic_id=TOPIC_ID, partition=0, divergence=found)
 
 
@@ -455,7 +454,7 @@ def test_an_offset_that_is_answered_late_releases_nothing_that_a_group_holds() -
     (query,) = world.step(MetadataArrived(view=view({"t": [(1, 0)]})))
     assert isinstance(query, QueryOffsets)
     world.core.hold(T0)
-    answer = OffsetAnswer(topic_id=TOPIC_ID, partition=0, offset=42)
+    answer = OffsetAnswer(topic_id=TOPIC_ID, partition=PartitionId(0), offset=Offset(42))
     world.step(OffsetsArrived(query=query, answers=(answer,)))
     assert world.core.partitions[T0].position == 42
     assert world.core.partitions[T0].is_held, "it is being taken away: nothing of it is delivered"

@@ -15,7 +15,8 @@ T1 = TopicPartition("t", 1)
 
 def fill_window(world: World, sent: SendFetch) -> int:
     """The broker uses all of the credit for t-0, of which there is much; the offset behind it."""
-    credit_bytes, offset = sent.credit_bytes, sent.positions[0].fetch_offset
+    credit_bytes = sent.credit_bytes
+    offset: int = sent.positions[0].fetch_offset
     while credit_bytes > 0:
         data = batch(offset)
         world.answer(part(data, offset), epoch=sent.session_epoch)

@@ -28,7 +28,6 @@ from tidelog.client.engine.fetch.messages import (
     MetadataFailed,
     OffsetsArrived,
     OffsetsFailed,
-    OffsetSpec,
     OpenStream,
     QueryOffsets,
     SendFetch,
@@ -40,6 +39,7 @@ from tidelog.client.engine.invariants import check_consumer
 from tidelog.client.errors import LogTruncationError
 from tidelog.client.types.records import TopicPartition
 from tidelog.wire.batch import decode_records, iterate_headers
+from tidelog.wire.calls.offsets import OffsetSpec
 from tidelog.wire.errors import ErrorCode
 
 MS = 1_000_000

@@ -9,9 +9,7 @@ from tidelog.client.engine.cluster.metadata import ClusterView
 from tidelog.client.engine.fetch.messages import (
     FetchMetadata,
     MetadataArrived,
-    OffsetAnswer,
     OffsetsArrived,
-    OffsetSpec,
     QueryOffsets,
     SendFetch,
 )
@@ -25,9 +23,11 @@ from tidelog.client.engine.produce.messages import (
     TopicWanted,
 )
 from tidelog.client.types.records import TopicPartition
+from tidelog.wire.calls.offsets import OffsetAnswer, OffsetSpec
 from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import Offset, PartitionId, TopicId
 
-OTHER_ID = b"o" * 16
+OTHER_ID = TopicId(b"o" * 16)
 MAX_AGE_MS = 300_000
 
 
@@ -116,7 +116,7 @@ def test_a_partition_that_an_offset_answer_leaves_out_is_asked_for_again() -> No
     again, refreshed = world.tick(1_000)
     assert isinstance(refreshed, FetchMetadata), "another broker may lead by now"
     assert isinstance(again, QueryOffsets)
-    answer = OffsetAnswer(topic_id=TOPIC_ID, partition=0, offset=42)
+    answer = OffsetAnswer(topic_id=TOPIC_ID, partition=PartitionId(0), offset=Offset(42))
     world.step(OffsetsArrived(query=again, answers=(answer,)))
     assert world.core.partitions[T0].position == 42
 

@@ -13,7 +13,6 @@ from tidelog.client.engine.fetch.messages import (
     FetchMetadata,
     MetadataArrived,
     MetadataFailed,
-    OffsetAnswer,
     OffsetsArrived,
     OffsetsFailed,
     OpenStream,
@@ -24,7 +23,9 @@ from tidelog.client.engine.fetch.messages import (
     TellReadAgain,
     TellUnread,
 )
+from tidelog.wire.calls.offsets import OffsetAnswer
 from tidelog.wire.errors import CATALOGUE, ErrorCode
+from tidelog.wire.ids import Offset, PartitionId
 
 RETRIABLE = sorted(code for code, meaning in CATALOGUE.items() if meaning.retriable)
 LOOK_MS = 250
@@ -73,10 +74,10 @@ def test_a_leader_that_is_silent_is_not_waited_for_once_another_leads() -> None:
     asked = world.step(MetadataArrived(view=view({"t": [(2, 1)]}, version=2)))
     (second,) = [each for each in asked if isinstance(each, QueryOffsets)]
     assert second.broker_id == 2
-    late = OffsetAnswer(topic_id=TOPIC_ID, partition=0, offset=7)
+    late = OffsetAnswer(topic_id=TOPIC_ID, partition=PartitionId(0), offset=Offset(7))
     world.step(OffsetsArrived(query=query, answers=(late,)))
     assert world.core.partitions[T0].position is None, "what the old one says is not believed"
-    answer = OffsetAnswer(topic_id=TOPIC_ID, partition=0, offset=3)
+    answer = OffsetAnswer(topic_id=TOPIC_ID, partition=PartitionId(0), offset=Offset(3))
     world.step(OffsetsArrived(query=second, answers=(answer,)))
     assert world.core.partitions[T0].position == 3
 
@@ -157,7 +158,7 @@ def test_a_partition_without_a_leader_and_a_cluster_without_an_answer_are_told_o
 def test_the_end_of_a_wait_that_was_told_is_told() -> None:
     world, query = asked_leader()
     passing(world, FIRST_NS + 1_000_000_000)
-    answer = OffsetAnswer(topic_id=TOPIC_ID, partition=0, offset=0)
+    answer = OffsetAnswer(topic_id=TOPIC_ID, partition=PartitionId(0), offset=Offset(0))
     effects = world.step(OffsetsArrived(query=query, answers=(answer,)))
     (opening,) = [each for each in effects if isinstance(each, OpenStream)]
     world.step(StreamOpened(broker_id=1, stream=opening.stream))

@@ -9,7 +9,7 @@ from tests.client.engine.test_engine_consumer import World
 from tests.client.support.engine_world import failure, view
 from tidelog.client import TopicPartition
 from tidelog.client.arguments.options import ConsumerOptions
-from tidelog.client.engine.fetch.messages import MetadataArrived, OffsetSpec
+from tidelog.client.engine.fetch.messages import MetadataArrived
 from tidelog.client.engine.fetch.partition import PartitionState
 from tidelog.client.engine.group.messages import (
     Assign,
@@ -27,6 +27,7 @@ from tidelog.client.engine.group.messages import (
 from tidelog.client.reading.group_options import settings_of
 from tidelog.client.reading.group_side import OUTSIDE, GroupSide, Standing, UserHooks
 from tidelog.wire.calls.groups import Subscription
+from tidelog.wire.calls.offsets import OffsetSpec
 from tidelog.wire.errors import ErrorCode
 
 OLD, NEW = b"1" * 16, b"2" * 16

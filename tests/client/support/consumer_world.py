@@ -17,13 +17,10 @@ from tidelog.client.engine.fetch.messages import (
     BreakStream,
     ConsumerEffect,
     ConsumerMessage,
-    Divergence,
     FetchAnswered,
     FetchMetadata,
     MetadataArrived,
-    OffsetAnswer,
     OffsetsArrived,
-    OffsetSpec,
     OpenStream,
     PartitionBatches,
     QueryOffsets,
@@ -37,8 +34,10 @@ from tidelog.client.engine.fetch.settings import ConsumerSettings
 from tidelog.client.engine.invariants import check_consumer
 from tidelog.client.types.records import TopicPartition
 from tidelog.wire.batch import checksum, encode_batch, fetch_sum
+from tidelog.wire.calls.fetch import Divergence
+from tidelog.wire.calls.offsets import OffsetAnswer, OffsetSpec
 from tidelog.wire.errors import ErrorCode
-from tidelog.wire.ids import TopicId
+from tidelog.wire.ids import LeaderEpoch, Offset, PartitionId, TopicId
 
 Fields = dict[str, str]
 
@@ -198,7 +197,7 @@ class ConsumerScript:
             )
         if "parted" in fields:
             epoch, end = fields["parted"].split("@")
-            found = Divergence(leader_epoch=int(epoch), end_offset=int(end))
+            found = Divergence(leader_epoch=LeaderEpoch(int(epoch)), end_offset=Offset(int(end)))
             part = PartitionBatches(topic_id=TOPIC_ID, partition=number, divergence=found)
         if "nearer" in fields:
             part = PartitionBatches(
@@ -221,8 +220,8 @@ class ConsumerScript:
         is_number = words[0].isdigit()
         answer = OffsetAnswer(
             topic_id=TOPIC_ID,
-            partition=0,
-            offset=int(words[0]) if is_number else -1,
+            partition=PartitionId(0),
+            offset=Offset(int(words[0]) if is_number else -1),
             error=None if is_number else failure(ErrorCode[words[0]]),
         )
         return self._step(OffsetsArrived(query=self.query, answers=(answer,)))

@@ -46,9 +46,10 @@ from tidelog.client.engine.produce.producer import ProducerCore
 from tidelog.client.engine.produce.settings import ProducerSettings
 from tidelog.client.writing.producer_parts import waiting_text
 from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import TopicId
 
 MS = 1_000_000
-TOPIC_ID = b"i" * 16
+TOPIC_ID = TopicId(b"i" * 16)
 BROKERS_ALWAYS = {1, 2}
 """Their addresses are in every view."""
 

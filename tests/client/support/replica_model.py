@@ -11,18 +11,12 @@ from random import Random
 import msgspec
 
 from tidelog.client.engine.cluster.metadata import BrokerView, ClusterView, PartitionView, TopicView
-from tidelog.client.engine.fetch.messages import (
-    Divergence,
-    FetchPosition,
-    OffsetAnswer,
-    OffsetQuery,
-    OffsetSpec,
-    PartitionBatches,
-    SendFetch,
-)
+from tidelog.client.engine.fetch.messages import PartitionBatches, SendFetch
 from tidelog.wire.batch import checksum, encode_batch, fetch_sum
+from tidelog.wire.calls.fetch import Divergence, FetchPosition
+from tidelog.wire.calls.offsets import OffsetAnswer, OffsetQuery, OffsetSpec
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import TopicId
+from tidelog.wire.ids import LeaderEpoch, Offset, TopicId
 
 TOPIC_ID = b"i" * 16
 PARTITIONS = 2
@@ -260,7 +254,10 @@ class ModelCluster:
             error = refusal(ErrorCode.UNAVAILABLE)
         offset = 0 if query.spec is OffsetSpec.EARLIEST else log.high_watermark
         return OffsetAnswer(
-            topic_id=TOPIC_ID, partition=query.partition, offset=offset, error=error
+            topic_id=TopicId(TOPIC_ID),
+            partition=query.partition,
+            offset=Offset(offset),
+            error=error,
         )
 
     def serve(self, session: Session) -> None:
@@ -321,7 +318,7 @@ class ModelCluster:
         epoch, end = log.end_of(position.last_fetched_epoch)
         is_parted = epoch < position.last_fetched_epoch or end < position.fetch_offset
         if position.last_fetched_epoch >= 0 and is_parted:
-            found = Divergence(leader_epoch=epoch, end_offset=end)
+            found = Divergence(leader_epoch=LeaderEpoch(epoch), end_offset=Offset(end))
             return msgspec.structs.replace(bare, divergence=found)
         if position.fetch_offset > log.end:
             return msgspec.structs.replace(bare, error=refusal(ErrorCode.OFFSET_OUT_OF_RANGE))

@@ -5,11 +5,13 @@ from google.protobuf.message import DecodeError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidelog.client.engine.fetch.messages import Divergence, PartitionBatches
+from tidelog.client.engine.fetch.messages import PartitionBatches
 from tidelog.client.wire import calls as wire
 from tidelog.client.wire.cut import CUT_BYTES, cut_answer
 from tidelog.v1 import errors_pb2, fetch_pb2
+from tidelog.wire.calls.fetch import Divergence
 from tidelog.wire.errors import ErrorCode
+from tidelog.wire.ids import LeaderEpoch, Offset
 
 _INT64 = st.integers(-(2**63), 2**63 - 1)
 
@@ -77,7 +79,7 @@ def _sent(part: fetch_pb2.PartitionBatches) -> tuple[object, ...]:
         part.leader_epoch,
         -1,
         0 if has_error else None,
-        Divergence(leader_epoch=3, end_offset=77) if has_divergence else None,
+        Divergence(leader_epoch=LeaderEpoch(3), end_offset=Offset(77)) if has_divergence else None,
         ErrorCode.NOT_LEADER if has_error else None,
     )
 

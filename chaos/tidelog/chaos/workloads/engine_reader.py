@@ -25,7 +25,6 @@ from tidelog.client.engine.fetch.messages import (
     MetadataFailed,
     OffsetsArrived,
     OffsetsFailed,
-    OffsetSpec,
     OpenStream,
     QueryOffsets,
     SendFetch,
@@ -38,6 +37,7 @@ from tidelog.client.engine.fetch.settings import ConsumerSettings
 from tidelog.client.wire import calls as wire
 from tidelog.ports import TaskScope
 from tidelog.wire.batch import CorruptBatch, decode_batch, iterate_headers
+from tidelog.wire.calls.offsets import OffsetSpec
 from tidelog.wire.errors import TidelogError
 from tidelog.wire.ids import TopicId
 

@@ -12,7 +12,7 @@ from typing import Any
 from tidelog.client.aio.group_consumer import AsyncGroupConsumer
 from tidelog.client.arguments.records import warn_of_seconds
 from tidelog.client.bulk.arrow_extra import require_arrow
-from tidelog.client.engine.fetch.messages import Fetched, OffsetSpec
+from tidelog.client.engine.fetch.messages import Fetched
 from tidelog.client.reading.chunk import Chunk
 from tidelog.client.reading.consumer_base import not_told_in_time, times_of
 from tidelog.client.shared.checked import checked
@@ -22,6 +22,7 @@ from tidelog.client.types.records import (
     RawBatch,
     TopicPartition,
 )
+from tidelog.wire.calls.offsets import OffsetSpec
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from tidelog.client.arguments import options as client_options
 from tidelog.client.arguments.options import ConsumerArguments, ConsumerOptions
 from tidelog.client.engine.cluster.metadata import MetadataCache
-from tidelog.client.engine.fetch.messages import Fetched, OffsetAnswer, OffsetSpec
+from tidelog.client.engine.fetch.messages import Fetched
 from tidelog.client.engine.fetch.partition import PartitionState
 from tidelog.client.reading.chunk import Chunk, decode
 from tidelog.client.reading.consumer_parts import checked_offset, make_core, metrics_of, split
@@ -34,6 +34,7 @@ from tidelog.client.types.records import (
     TopicPartition,
 )
 from tidelog.wire.calls.groups import Subscription
+from tidelog.wire.calls.offsets import OffsetAnswer, OffsetSpec
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 

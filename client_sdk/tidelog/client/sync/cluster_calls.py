@@ -13,12 +13,13 @@ from typing import TypeVar
 from tidelog.client.engine.cluster.backoff import Backoff
 from tidelog.client.engine.cluster.metadata import ClusterView, MetadataCache, TopicView
 from tidelog.client.engine.cluster.tries import Doubt, LeadersWord, Tries
-from tidelog.client.engine.fetch.messages import OffsetAnswer, OffsetQuery, OffsetSpec
 from tidelog.client.shared.asking import nobody_is_told, only_reads
 from tidelog.client.sync.connections import Connections
 from tidelog.client.types.records import TopicPartition
 from tidelog.client.wire import calls as wire
+from tidelog.wire.calls.offsets import OffsetAnswer, OffsetQuery, OffsetSpec
 from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import LeaderEpoch, PartitionId, TopicId
 
 _log = logging.getLogger("tidelog.client")
 T = TypeVar("T")
@@ -213,10 +214,10 @@ class ClusterCalls:
                 name, topic_ids.get(name.topic), tried=tried
             )
             query = OffsetQuery(
-                topic_id=topic_id,
-                partition=name.partition,
+                topic_id=TopicId(topic_id),
+                partition=PartitionId(name.partition),
                 spec=spec,
-                leader_epoch=leader_epoch,
+                leader_epoch=LeaderEpoch(leader_epoch),
                 timestamp_ms=timestamp_ms,
             )
             by_address.setdefault(address, []).append((name, query))

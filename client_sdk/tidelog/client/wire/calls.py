@@ -7,13 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from tidelog.client.engine.cluster.metadata import BrokerView, ClusterView, PartitionView, TopicView
-from tidelog.client.engine.fetch.messages import (
-    Divergence,
-    FetchPosition,
-    OffsetAnswer,
-    OffsetQuery,
-    PartitionBatches,
-)
+from tidelog.client.engine.fetch.messages import PartitionBatches
 from tidelog.client.engine.produce.batch import Acknowledgement, Outcome
 from tidelog.client.engine.produce.messages import Answered, LeaderHint
 from tidelog.client.engine.produce.producer_ids import ProducerIdentity
@@ -30,6 +24,8 @@ from tidelog.client.types.records import (
     TopicDescription,
 )
 from tidelog.client.wire.cut import cut_answer
+from tidelog.contract.fetch import position_message
+from tidelog.contract.offsets import query_message, read_answer
 from tidelog.v1 import (
     admin_pb2,
     errors_pb2,
@@ -38,8 +34,11 @@ from tidelog.v1 import (
     produce_pb2,
     producer_id_pb2,
 )
+from tidelog.wire.calls.fetch import Divergence, FetchPosition
+from tidelog.wire.calls.offsets import OffsetAnswer, OffsetQuery
 from tidelog.wire.calls.produce import PartitionBatch
 from tidelog.wire.errors import ErrorCode, ReadPlace, TidelogError
+from tidelog.wire.ids import LeaderEpoch, Offset
 
 GET_METADATA: Final = "/tidelog.v1.MetadataService/GetMetadata"
 LIST_OFFSETS: Final = "/tidelog.v1.MetadataService/ListOffsets"
@@ -230,35 +229,14 @@ def read_producer_identity(data: bytes) -> ProducerIdentity:
 
 def list_offsets_request(queries: Iterable[OffsetQuery]) -> bytes:
     """Asks a leader for offsets by place or time."""
-    request = metadata_pb2.ListOffsetsRequest(
-        queries=[
-            metadata_pb2.OffsetQuery(
-                topic_id=query.topic_id,
-                partition=query.partition,
-                leader_epoch=query.leader_epoch,
-                spec=metadata_pb2.OffsetSpec.ValueType(query.spec),
-                timestamp_ms=query.timestamp_ms,
-            )
-            for query in queries
-        ]
-    )
+    request = metadata_pb2.ListOffsetsRequest(queries=[query_message(query) for query in queries])
     return request.SerializeToString()
 
 
 def read_offsets(data: bytes) -> tuple[OffsetAnswer, ...]:
     """One answer for each query, in its order."""
     answer = metadata_pb2.ListOffsetsResponse.FromString(data)
-    return tuple(
-        OffsetAnswer(
-            topic_id=part.topic_id,
-            partition=part.partition,
-            error=_error_in(part.error, is_set=part.HasField("error")),
-            offset=part.offset,
-            timestamp_ms=part.timestamp_ms,
-            leader_epoch=part.leader_epoch,
-        )
-        for part in answer.answers
-    )
+    return tuple(read_answer(part, read_error) for part in answer.answers)
 
 
 def fetch_stream_request(
@@ -272,7 +250,7 @@ def fetch_stream_request(
 ) -> bytes:
     """Positions to read from, partitions to stop, credit to add."""
     request = fetch_pb2.FetchStreamRequest(
-        positions=[_fetch_position(position) for position in positions],
+        positions=[position_message(position) for position in positions],
         removed=[
             fetch_pb2.FetchedPartition(topic_id=topic_id, partition=partition)
             for topic_id, partition in removed
@@ -288,7 +266,7 @@ def fetch_stream_request(
 def fetch_request(positions: Iterable[FetchPosition]) -> bytes:
     """One look at positions, without waiting and with as few batches as there can be."""
     request = fetch_pb2.FetchRequest(
-        positions=[_fetch_position(position) for position in positions], max_bytes=1
+        positions=[position_message(position) for position in positions], max_bytes=1
     )
     return request.SerializeToString()
 
@@ -297,18 +275,6 @@ def read_fetch(data: bytes) -> tuple[PartitionBatches, ...]:
     """What there is to say of the positions; those without news are left out."""
     answer = fetch_pb2.FetchResponse.FromString(data)
     return tuple(_partition_batches(part, part.batches) for part in answer.partitions)
-
-
-def _fetch_position(position: FetchPosition) -> fetch_pb2.FetchPosition:
-    return fetch_pb2.FetchPosition(
-        topic_id=position.topic_id,
-        partition=position.partition,
-        leader_epoch=position.leader_epoch,
-        fetch_offset=position.fetch_offset,
-        last_fetched_epoch=position.last_fetched_epoch,
-        max_bytes=position.max_bytes,
-        stays_here=position.stays_here,
-    )
 
 
 def read_fetch_answer(data: bytes) -> tuple[int, tuple[PartitionBatches, ...]]:
@@ -334,7 +300,8 @@ def _partition_batches(
         log_start_offset=part.log_start_offset,
         leader_epoch=part.leader_epoch,
         divergence=Divergence(
-            leader_epoch=part.divergence.leader_epoch, end_offset=part.divergence.end_offset
+            leader_epoch=LeaderEpoch(part.divergence.leader_epoch),
+            end_offset=Offset(part.divergence.end_offset),
         )
         if part.HasField("divergence")
         else None,

@@ -23,6 +23,7 @@ from tidelog.broker.shared.errors import fresh
 from tidelog.broker.shared.limits import BrokerLimits
 from tidelog.ports import RequestContext
 from tidelog.wire.batch import checksum, fetch_sum
+from tidelog.wire.calls.fetch import Divergence, FetchPosition
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import NO_LEADER_EPOCH, PartitionId, PartitionKey, TopicId
 from tidelog.wire.refusals import invalid
@@ -33,19 +34,6 @@ SMALL_ANSWER_BYTES: Final = 4 * 1024
 _OTHERS_LEAD: Final = (ErrorCode.NOT_LEADER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
-class FetchPosition(msgspec.Struct, frozen=True):
-    """From where one partition is read."""
-
-    topic_id: TopicId
-    partition: int
-    leader_epoch: int
-    fetch_offset: int
-    last_fetched_epoch: int
-    max_bytes: int
-    stays_here: bool = False
-    """Served by the leader although another replica may be nearer."""
-
-
 class FetchRequest(msgspec.Struct, frozen=True):
     """A long poll."""
 
@@ -54,13 +42,6 @@ class FetchRequest(msgspec.Struct, frozen=True):
     min_bytes: int
     max_bytes: int
     client_rack: str = ""
-
-
-class Divergence(msgspec.Struct, frozen=True):
-    """Where the reader's past and the log part."""
-
-    leader_epoch: int
-    end_offset: int
 
 
 class PartitionBatches(msgspec.Struct, frozen=True, kw_only=True):
@@ -150,9 +131,7 @@ class FetchHandler:
             if position.last_fetched_epoch > log.leader_epoch:
                 raise _unheard_of(position, replica)
             if parting is not None:
-                return msgspec.structs.replace(
-                    self._bare(position, replica), divergence=Divergence(*parting)
-                )
+                return msgspec.structs.replace(self._bare(position, replica), divergence=parting)
             if offset > log.log_end_offset:
                 raise _out_of_range(position, replica)
         except TidelogError as error:

@@ -12,8 +12,9 @@ from tidelog.broker.log.leader_epochs import LeaderEpochs
 from tidelog.broker.log.state.log import PartitionLog
 from tidelog.metadata.image.image import NO_LEADER, PartitionImage
 from tidelog.metadata_quorum.port import ImageSource
+from tidelog.wire.calls.fetch import Divergence
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import NO_LEADER_EPOCH, BrokerId, TopicId
+from tidelog.wire.ids import NO_LEADER_EPOCH, BrokerId, LeaderEpoch, Offset, TopicId
 
 
 class ReadPlaces:
@@ -72,7 +73,7 @@ def check_epoch(log: PartitionLog, leader_epoch: int, *, tried: str) -> None:
     )
 
 
-def parting_of(log: PartitionLog, fetch_offset: int, last_epoch: int) -> tuple[int, int] | None:
+def parting_of(log: PartitionLog, fetch_offset: int, last_epoch: int) -> Divergence | None:
     """Where a reader's past and the log part: an epoch and its end here; None: they agree.
 
     `last_epoch` is that of the last record that the reader has had; -1: it does not say.
@@ -84,9 +85,11 @@ def parting_of(log: PartitionLog, fetch_offset: int, last_epoch: int) -> tuple[i
     if epoch == NO_LEADER_EPOCH:
         # All of that epoch may have been trimmed: then the log begins at or behind the reader.
         begin = _first_offset(epochs)
-        return None if begin is None or begin >= fetch_offset else (NO_LEADER_EPOCH, begin)
+        if begin is None or begin >= fetch_offset:
+            return None
+        return Divergence(NO_LEADER_EPOCH, Offset(begin))
     if epoch < last_epoch or end_offset < fetch_offset:
-        return epoch, end_offset
+        return Divergence(LeaderEpoch(epoch), Offset(end_offset))
     return None
 
 

@@ -19,11 +19,11 @@ from tidelog.broker.replicas.replicas import Replica
 from tidelog.broker.services.fetch.handler import (
     SMALL_ANSWER_BYTES,
     FetchHandler,
-    FetchPosition,
     PartitionBatches,
     answer_of,
 )
 from tidelog.broker.services.shared.leadership import Confirmation
+from tidelog.wire.calls.fetch import FetchPosition
 from tidelog.wire.errors import TidelogError
 from tidelog.wire.ids import PartitionId, PartitionKey, TopicId
 

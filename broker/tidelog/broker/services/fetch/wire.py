@@ -4,31 +4,14 @@ import asyncio
 from collections.abc import Sequence
 
 from tidelog.broker.services.fetch.bytes import LoopTurns, answer_bytes
-from tidelog.broker.services.fetch.handler import (
-    FetchHandler,
-    FetchPosition,
-    FetchRequest,
-    PartitionBatches,
-)
+from tidelog.broker.services.fetch.handler import FetchHandler, FetchRequest, PartitionBatches
 from tidelog.broker.services.fetch.stream import FetchSession, FetchStreamRequest
 from tidelog.broker.shared.meter import Meter, count
 from tidelog.contract.errors import fill_error
+from tidelog.contract.fetch import read_position
 from tidelog.ports import AnswerRoom, RequestContext, Stream, TaskScope
 from tidelog.v1 import fetch_pb2
 from tidelog.wire.refusals import validate_topic_id
-
-
-def read_position(message: fetch_pb2.FetchPosition) -> FetchPosition:
-    """Where one partition is read from."""
-    return FetchPosition(
-        validate_topic_id(message.topic_id, tried="fetch"),
-        message.partition,
-        message.leader_epoch,
-        message.fetch_offset,
-        message.last_fetched_epoch,
-        message.max_bytes,
-        message.stays_here,
-    )
 
 
 def read_request(message: fetch_pb2.FetchRequest) -> FetchRequest:

@@ -6,22 +6,15 @@ from tidelog.broker.services.metadata.handler import (
     MetadataRequest,
     MissingTopic,
 )
-from tidelog.broker.services.offsets.handler import OffsetQuery, OffsetsHandler, OffsetSpec
+from tidelog.broker.services.offsets.handler import OffsetsHandler
 from tidelog.contract.errors import fill_error
+from tidelog.contract.offsets import fill_answer, read_query
 from tidelog.metadata.image.image import Image, PartitionImage, TopicImage
 from tidelog.ports import RequestContext
 from tidelog.v1 import metadata_pb2
-from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.refusals import validate_topic_id
 
 NO_CONTROLLER = -1
-
-_SPECS = {
-    metadata_pb2.OFFSET_SPEC_EARLIEST: OffsetSpec.EARLIEST,
-    metadata_pb2.OFFSET_SPEC_LATEST: OffsetSpec.LATEST,
-    metadata_pb2.OFFSET_SPEC_AT_TIME: OffsetSpec.AT_TIME,
-    metadata_pb2.OFFSET_SPEC_MAX_TIMESTAMP: OffsetSpec.MAX_TIMESTAMP,
-}
 
 
 class MetadataRpc:
@@ -47,38 +40,12 @@ class MetadataRpc:
         """`ListOffsets`."""
         asked = metadata_pb2.ListOffsetsRequest.FromString(message)
         answers = await self._offsets.list_offsets(
-            context, [_read_query(each) for each in asked.queries]
+            context, [read_query(each) for each in asked.queries]
         )
         response = metadata_pb2.ListOffsetsResponse()
         for answer in answers:
-            each = response.answers.add(
-                topic_id=answer.topic_id,
-                partition=answer.partition,
-                offset=answer.offset,
-                timestamp_ms=answer.timestamp_ms,
-                leader_epoch=answer.leader_epoch,
-            )
-            if answer.error is not None:
-                fill_error(each.error, answer.error)
+            fill_answer(response, answer)
         return response.SerializeToString()
-
-
-def _read_query(message: metadata_pb2.OffsetQuery) -> OffsetQuery:
-    spec = _SPECS.get(message.spec)
-    if spec is None:
-        raise TidelogError(
-            ErrorCode.INVALID_ARGUMENT,
-            tried="list offsets",
-            happened=f"the offset spec is number {message.spec}",
-            hint="Set `spec` to EARLIEST, LATEST, AT_TIME or MAX_TIMESTAMP.",
-        )
-    return OffsetQuery(
-        validate_topic_id(message.topic_id, tried="list offsets"),
-        message.partition,
-        message.leader_epoch,
-        spec,
-        message.timestamp_ms,
-    )
 
 
 def _view_message(view: ClusterView) -> metadata_pb2.GetMetadataResponse:

@@ -8,10 +8,7 @@ controller is in reach at all it answers what it knows, since a cluster goes on 
 """
 
 import asyncio
-import enum
 from collections.abc import Sequence
-
-import msgspec
 
 from tidelog.broker.log.reading.lookup_by_time import NONE_FOUND, TimeSearch
 from tidelog.broker.log.state.log import PartitionLog
@@ -20,39 +17,10 @@ from tidelog.broker.replicas.replicas import Replica, Replicas
 from tidelog.broker.services.shared.leadership import Leadership
 from tidelog.broker.shared.limits import PARTS_PER_REQUEST_MAX
 from tidelog.ports import RequestContext
+from tidelog.wire.calls.offsets import OffsetAnswer, OffsetQuery, OffsetSpec
 from tidelog.wire.errors import TidelogError
-from tidelog.wire.ids import NO_LEADER_EPOCH, TopicId
+from tidelog.wire.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset
 from tidelog.wire.refusals import invalid
-
-
-class OffsetSpec(enum.Enum):
-    """What offset is asked for."""
-
-    EARLIEST = "earliest"
-    LATEST = "latest"
-    AT_TIME = "at_time"
-    MAX_TIMESTAMP = "max_timestamp"
-
-
-class OffsetQuery(msgspec.Struct, frozen=True):
-    """One question."""
-
-    topic_id: TopicId
-    partition: int
-    leader_epoch: int
-    spec: OffsetSpec
-    timestamp_ms: int
-
-
-class OffsetAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """-1: there is no such record."""
-
-    topic_id: TopicId
-    partition: int
-    error: TidelogError | None = None
-    offset: int = -1
-    timestamp_ms: int = -1
-    leader_epoch: int = -1
 
 
 class OffsetsHandler:
@@ -99,9 +67,9 @@ class OffsetsHandler:
         return OffsetAnswer(
             topic_id=query.topic_id,
             partition=query.partition,
-            offset=offset,
+            offset=Offset(offset),
             timestamp_ms=timestamp_ms,
-            leader_epoch=_epoch_of(replica.log, query.spec, offset),
+            leader_epoch=LeaderEpoch(_epoch_of(replica.log, query.spec, offset)),
         )
 
     async def _search(self, replica: Replica, query: OffsetQuery) -> tuple[int, int]:

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from tidelog.broker.log.state.watermark_lag import lag_of
-from tidelog.broker.services.fetch.handler import FetchHandler, FetchPosition, FetchRequest
+from tidelog.broker.services.fetch.handler import FetchHandler, FetchRequest
 from tidelog.broker.services.metadata.handler import MetadataHandler
 from tidelog.broker.services.produce.handler import (
     Acks,
@@ -36,6 +36,7 @@ from tidelog.wire.batch import (
     record_size_estimate,
     route_sum,
 )
+from tidelog.wire.calls.fetch import FetchPosition
 from tidelog.wire.calls.produce import PartitionBatch
 from tidelog.wire.errors import ErrorCode, ReadPlace, TidelogError
 from tidelog.wire.ids import (
@@ -44,6 +45,7 @@ from tidelog.wire.ids import (
     NO_PRODUCER_ID,
     NO_SEQUENCE,
     BrokerId,
+    Offset,
     PartitionId,
 )
 from tidelog.wire.partitioner import partition_for_key
@@ -211,9 +213,9 @@ class RecordsHandler:
         topic = await self._topics.topic(context, request.topic, may_create=False, tried=tried)
         position = FetchPosition(
             topic_id=topic.topic_id,
-            partition=request.partition,
+            partition=PartitionId(request.partition),
             leader_epoch=NO_LEADER_EPOCH,
-            fetch_offset=request.fetch_offset,
+            fetch_offset=Offset(request.fetch_offset),
             last_fetched_epoch=NO_LEADER_EPOCH,
             max_bytes=0,
         )

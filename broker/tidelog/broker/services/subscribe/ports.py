@@ -14,12 +14,13 @@ from tidelog.broker.groups.state.messages import BrokerLife, Caller
 from tidelog.broker.groups.subscription.core import limits
 from tidelog.broker.groups.subscription.core.messages import Begin
 from tidelog.broker.groups.subscription.runner import Read
-from tidelog.broker.services.fetch.handler import FetchHandler, FetchPosition, FetchRequest
+from tidelog.broker.services.fetch.handler import FetchHandler, FetchRequest
 from tidelog.broker.services.groups.handler import GroupsHandler
 from tidelog.broker.services.groups.methods import COMMIT, FETCH, HEARTBEAT
 from tidelog.broker.services.groups.peers import GroupPeers
 from tidelog.broker.services.records.handler import decoded_records
 from tidelog.contract.errors import read_error
+from tidelog.contract.fetch import position_message
 from tidelog.contract.groups import (
     commit_message,
     fetch_message,
@@ -33,6 +34,7 @@ from tidelog.metadata_quorum.port import ImageSource
 from tidelog.ports import Clock, RequestContext
 from tidelog.ports.request_context import CLUSTER_LISTENER, NO_DEADLINE_NS
 from tidelog.v1 import fetch_pb2
+from tidelog.wire.calls.fetch import FetchPosition
 from tidelog.wire.calls.groups import (
     CommitAnswer,
     CommitOffsets,
@@ -43,8 +45,8 @@ from tidelog.wire.calls.groups import (
 )
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import (
-    NO_LEADER_EPOCH,
     BrokerId,
+    Offset,
     PartitionId,
     PartitionKey,
     TopicId,
@@ -189,14 +191,7 @@ class PeerReads:
         message = fetch_pb2.FetchRequest(
             max_wait_ms=limits.READ_WAIT_MS, min_bytes=1, max_bytes=READ_BYTES
         )
-        for key, offset in wanted.items():
-            message.positions.add(
-                topic_id=key.topic_id,
-                partition=key.partition,
-                leader_epoch=NO_LEADER_EPOCH,
-                fetch_offset=offset,
-                last_fetched_epoch=NO_LEADER_EPOCH,
-            )
+        message.positions.extend(position_message(each) for each in _positions(wanted))
         found = []
         for each in await self._peers.fetch(broker_id, message):
             key = PartitionKey(TopicId(each.topic_id), PartitionId(each.partition))
@@ -205,18 +200,7 @@ class PeerReads:
         return found
 
     async def _read_here(self, wanted: Mapping[PartitionKey, int]) -> list[Read]:
-        positions = [
-            FetchPosition(
-                topic_id=key.topic_id,
-                partition=key.partition,
-                leader_epoch=NO_LEADER_EPOCH,
-                fetch_offset=offset,
-                last_fetched_epoch=NO_LEADER_EPOCH,
-                max_bytes=0,
-            )
-            for key, offset in wanted.items()
-        ]
-        request = FetchRequest(positions, limits.READ_WAIT_MS, 1, READ_BYTES)
+        request = FetchRequest(_positions(wanted), limits.READ_WAIT_MS, 1, READ_BYTES)
         found = []
         for each in await self._fetch.fetch(_own_context(self._broker_id), request):
             key = PartitionKey(each.topic_id, PartitionId(each.partition))
@@ -234,6 +218,13 @@ def _own_context(broker_id: BrokerId) -> RequestContext:
         address="",
         deadline_ns=NO_DEADLINE_NS,
     )
+
+
+def _positions(wanted: Mapping[PartitionKey, int]) -> list[FetchPosition]:
+    return [
+        FetchPosition(topic_id=key.topic_id, partition=key.partition, fetch_offset=Offset(offset))
+        for key, offset in wanted.items()
+    ]
 
 
 def _read(

@@ -2,9 +2,10 @@
 
 from tidelog.broker.log.state.log import PartitionLog
 from tidelog.broker.replicas.replicas import Replica
-from tidelog.broker.services.fetch.handler import FetchHandler, FetchPosition, PartitionBatches
+from tidelog.broker.services.fetch.handler import FetchHandler, PartitionBatches
 from tidelog.broker.services.records import handler as records
 from tidelog.chaos.sim.planted import Substitution
+from tidelog.wire.calls.fetch import FetchPosition
 from tidelog.wire.errors import TidelogError
 
 

@@ -8,12 +8,7 @@ from typing import Final
 
 import msgspec
 
-from tidelog.client.engine.fetch.messages import (
-    OffsetAnswer,
-    OffsetsArrived,
-    OffsetSpec,
-    PartitionBatches,
-)
+from tidelog.client.engine.fetch.messages import OffsetsArrived, PartitionBatches
 from tidelog.client.errors import LogTruncationError
 from tidelog.client.types.records import TopicPartition
 from tidelog.wire.batch import (
@@ -23,6 +18,7 @@ from tidelog.wire.batch import (
     fetch_sum,
     iterate_headers,
 )
+from tidelog.wire.calls.offsets import OffsetAnswer, OffsetSpec
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import TopicId
 

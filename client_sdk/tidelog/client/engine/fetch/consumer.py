@@ -41,14 +41,10 @@ from tidelog.client.engine.fetch.messages import (
     ConsumerMessage,
     FetchAnswered,
     Fetched,
-    FetchPosition,
     MetadataArrived,
     MetadataFailed,
-    OffsetAnswer,
-    OffsetQuery,
     OffsetsArrived,
     OffsetsFailed,
-    OffsetSpec,
     OpenStream,
     QueryOffsets,
     StreamBroken,
@@ -60,7 +56,10 @@ from tidelog.client.engine.fetch.ready import ReadyQueue
 from tidelog.client.engine.fetch.recovery import Recovery
 from tidelog.client.engine.fetch.settings import ConsumerSettings
 from tidelog.client.types.records import TopicPartition
+from tidelog.wire.calls.fetch import FetchPosition
+from tidelog.wire.calls.offsets import OffsetAnswer, OffsetQuery, OffsetSpec
 from tidelog.wire.errors import TidelogError
+from tidelog.wire.ids import LeaderEpoch, Offset, PartitionId, TopicId
 
 
 class ConsumerCore:
@@ -384,11 +383,11 @@ class ConsumerCore:
         state.read_by(reader.broker_id, link.session_epoch + 1, leader_epoch)
         moves.setdefault(reader.broker_id, []).append(
             FetchPosition(
-                topic_id=self.metadata.topics[name.topic].topic_id,
-                partition=name.partition,
-                fetch_offset=state.fetch_offset,
-                leader_epoch=leader_epoch,
-                last_fetched_epoch=state.epochs.latest,
+                topic_id=TopicId(self.metadata.topics[name.topic].topic_id),
+                partition=PartitionId(name.partition),
+                fetch_offset=Offset(state.fetch_offset),
+                leader_epoch=LeaderEpoch(leader_epoch),
+                last_fetched_epoch=LeaderEpoch(state.epochs.latest),
                 max_bytes=self.settings.partition_bytes_max,
                 stays_here=state.is_leader_wanted,
             )
@@ -407,10 +406,10 @@ class ConsumerCore:
             state.error = no_offset(name)
             return
         query = OffsetQuery(
-            topic_id=self.metadata.topics[name.topic].topic_id,
-            partition=name.partition,
+            topic_id=TopicId(self.metadata.topics[name.topic].topic_id),
+            partition=PartitionId(name.partition),
             spec=state.reset,
-            leader_epoch=leader_epoch,
+            leader_epoch=LeaderEpoch(leader_epoch),
         )
         state.sent_epoch = leader_epoch
         queries.setdefault(leader.broker_id, (leader, []))[1].append((state, query))

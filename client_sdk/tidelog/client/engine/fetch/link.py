@@ -3,7 +3,8 @@
 Owns the credit's arithmetic: outstanding + buffered + ungranted is the window, while it is open.
 """
 
-from tidelog.client.engine.fetch.messages import FetchPosition, SendFetch
+from tidelog.client.engine.fetch.messages import SendFetch
+from tidelog.wire.calls.fetch import FetchPosition
 from tidelog.wire.errors import TidelogError
 
 

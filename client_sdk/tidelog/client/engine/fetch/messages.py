@@ -3,8 +3,6 @@
 Owns both closed unions and the values of the fetch contract as the engine sees them.
 """
 
-import enum
-
 import msgspec
 
 from tidelog.client.engine.cluster.topic_messages import (
@@ -13,57 +11,9 @@ from tidelog.client.engine.cluster.topic_messages import (
     MetadataFailed,
 )
 from tidelog.client.types.records import TopicPartition
+from tidelog.wire.calls.fetch import Divergence, FetchPosition
+from tidelog.wire.calls.offsets import OffsetAnswer, OffsetQuery
 from tidelog.wire.errors import TidelogError
-
-
-class OffsetSpec(enum.IntEnum):
-    """What offset is asked for; the contract's numbers."""
-
-    EARLIEST = 1
-    LATEST = 2
-    AT_TIME = 3
-    MAX_TIMESTAMP = 4
-
-
-class OffsetQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """One question to a partition's leader."""
-
-    topic_id: bytes
-    partition: int
-    spec: OffsetSpec
-    leader_epoch: int = -1
-    timestamp_ms: int = -1
-
-
-class OffsetAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """Its answer; offset -1: there is no such record."""
-
-    topic_id: bytes
-    partition: int
-    offset: int = -1
-    timestamp_ms: int = -1
-    leader_epoch: int = -1
-    error: TidelogError | None = None
-
-
-class FetchPosition(msgspec.Struct, frozen=True, kw_only=True):
-    """From where one partition is read."""
-
-    topic_id: bytes
-    partition: int
-    fetch_offset: int
-    leader_epoch: int = -1
-    last_fetched_epoch: int = -1
-    max_bytes: int = 0
-    stays_here: bool = False
-    """Served although another replica may be nearer."""
-
-
-class Divergence(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the client's history and the log part."""
-
-    leader_epoch: int
-    end_offset: int
 
 
 class PartitionBatches(msgspec.Struct, frozen=True, kw_only=True):
@@ -212,16 +162,11 @@ __all__ = [
     "BreakStream",
     "ConsumerEffect",
     "ConsumerMessage",
-    "Divergence",
     "FetchAnswered",
     "FetchMetadata",
-    "FetchPosition",
     "Fetched",
     "MetadataArrived",
     "MetadataFailed",
-    "OffsetAnswer",
-    "OffsetQuery",
-    "OffsetSpec",
     "OffsetsArrived",
     "OffsetsFailed",
     "OpenStream",

@@ -7,8 +7,9 @@ cut behind the reader's back.
 """
 
 from tidelog.client.engine.fetch.epochs import NO_EPOCH, ReadEpochs
-from tidelog.client.engine.fetch.messages import Fetched, OffsetSpec
+from tidelog.client.engine.fetch.messages import Fetched
 from tidelog.client.types.records import TopicPartition
+from tidelog.wire.calls.offsets import OffsetSpec
 from tidelog.wire.errors import TidelogError
 
 

@@ -17,11 +17,12 @@ from tidelog.client.engine.cluster.backoff import NS_PER_MS, Backoff
 from tidelog.client.engine.cluster.metadata import BrokerView, MetadataCache
 from tidelog.client.engine.cluster.topics import TopicDesk
 from tidelog.client.engine.fetch.answer import recreated, truncated
-from tidelog.client.engine.fetch.messages import Divergence, OffsetSpec
 from tidelog.client.engine.fetch.partition import PartitionState
 from tidelog.client.engine.fetch.settings import ConsumerSettings
 from tidelog.client.engine.produce.outcomes import STALE_METADATA
 from tidelog.client.errors import PeerError
+from tidelog.wire.calls.fetch import Divergence
+from tidelog.wire.calls.offsets import OffsetSpec
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 

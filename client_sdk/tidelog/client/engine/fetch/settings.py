@@ -2,7 +2,7 @@
 
 import msgspec
 
-from tidelog.client.engine.fetch.messages import OffsetSpec
+from tidelog.wire.calls.offsets import OffsetSpec
 
 
 class ConsumerSettings(msgspec.Struct, frozen=True, kw_only=True):

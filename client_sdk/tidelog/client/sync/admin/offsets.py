@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import Final
 
-from tidelog.client.engine.fetch.messages import OffsetSpec
 from tidelog.client.shared.checked import checked
 from tidelog.client.sync.admin.base import AdminBase
 from tidelog.client.sync.cluster_calls import Wanted
 from tidelog.client.types.groups import OFFSET_WORDS
 from tidelog.client.types.records import OffsetAndTimestamp, TopicPartition
+from tidelog.wire.calls.offsets import OffsetSpec
 
 _SPECS: Final[dict[str, OffsetSpec]] = dict(
     zip(

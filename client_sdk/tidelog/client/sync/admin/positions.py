@@ -10,13 +10,15 @@ from itertools import islice
 from typing import Final
 
 from tidelog.client.engine.cluster.metadata import TopicView
-from tidelog.client.engine.fetch.messages import FetchPosition, OffsetAnswer
 from tidelog.client.sync.admin.configs import ConfigCalls
 from tidelog.client.sync.cluster_calls import Wanted
 from tidelog.client.types.admin import ConfigResource, ConfigResourceType
 from tidelog.client.types.records import TopicPartition
 from tidelog.client.wire import calls as wire
+from tidelog.wire.calls.fetch import FetchPosition
+from tidelog.wire.calls.offsets import OffsetAnswer
 from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import LeaderEpoch, Offset, PartitionId, TopicId
 
 TOPICS_A_REQUEST: Final = 1_000
 CLEANUP_POLICY: Final = "cleanup.policy"
@@ -148,11 +150,11 @@ class PositionClient(ConfigCalls):
                 name, topic_ids.get(name.topic), tried=f"compare {name.topic}-{name.partition}"
             )
             position = FetchPosition(
-                topic_id=topic_id,
-                partition=name.partition,
-                fetch_offset=offset,
-                leader_epoch=leader_epoch,
-                last_fetched_epoch=epoch,
+                topic_id=TopicId(topic_id),
+                partition=PartitionId(name.partition),
+                fetch_offset=Offset(offset),
+                leader_epoch=LeaderEpoch(leader_epoch),
+                last_fetched_epoch=LeaderEpoch(epoch),
                 max_bytes=1,
                 stays_here=True,
             )
