@@ -23,7 +23,7 @@ from tidelog.ports.real.clock import RealClock
 from tidelog.v1 import errors_pb2, produce_pb2, records_pb2
 from tidelog.wire.batch import encode_batch
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import TopicId
+from tidelog.wire.ids import PartitionId, TopicId
 
 TOPIC = TopicId(b"t" * 16)
 
@@ -123,7 +123,7 @@ def hinted(leader_id: int, code: ErrorCode, topic_id: TopicId = TOPIC) -> Partit
 
     async def wait() -> list[PartitionAcknowledgement]:
         return await handler.wait(
-            Submitted([(topic_id, 0)], Acks.ALL, 0, [refused], Image().name_partition)
+            Submitted([(topic_id, PartitionId(0))], Acks.ALL, 0, [refused], Image().name_partition)
         )
 
     (answer,) = asyncio.run(wait())

@@ -18,7 +18,7 @@ from tidelog.broker.services.shared.leadership import CONFIRM_MS, Confirmation, 
 from tidelog.broker.shared.limits import BrokerLimits
 from tidelog.wire.calls.offsets import OffsetSpec
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import PartitionId
+from tidelog.wire.ids import Offset, PartitionId
 
 BEYOND = 9
 NO_CONTROLLER = TidelogError(ErrorCode.UNAVAILABLE, tried="ask", happened="no controller is known")
@@ -64,7 +64,11 @@ def by_records(node: Node, offset: int) -> TidelogError | None:
         limits=BrokerLimits(),
     )
     try:
-        asyncio.run(handler.fetch_records(CONTEXT, FetchRecordsRequest("t", 0, offset, 10, 0)))
+        asyncio.run(
+            handler.fetch_records(
+                CONTEXT, FetchRecordsRequest("t", PartitionId(0), Offset(offset), 10, 0)
+            )
+        )
     except TidelogError as error:
         return error
     return None

@@ -17,7 +17,7 @@ from tidelog.ports.real.clock import RealClock
 from tidelog.ports.request_context import NO_DEADLINE_NS
 from tidelog.v1 import produce_pb2
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import TopicId
+from tidelog.wire.ids import PartitionId, TopicId
 
 APPENDED = Appended(token=0, base_offset=7, append_time_ms=-1, log_start_offset=0, leader_epoch=0)
 FAILED = TidelogError(ErrorCode.STORAGE_FAILED, tried="flush", happened="EIO")
@@ -36,7 +36,7 @@ def test_a_caller_that_goes_away_as_the_outcome_comes_leaves_nothing_behind(
         outcome: asyncio.Future[Appended] = loop.create_future()
         handler = ProduceHandler(cast(Replicas, None), RealClock(), BrokerLimits())
         submitted = Submitted(
-            [(TopicId(bytes(16)), 0)], Acks.ALL, 0, [outcome], Image().name_partition
+            [(TopicId(bytes(16)), PartitionId(0))], Acks.ALL, 0, [outcome], Image().name_partition
         )
         caller = asyncio.ensure_future(handler.wait(submitted))
         await asyncio.sleep(0)
@@ -64,7 +64,7 @@ def test_a_refused_batch_is_known_though_the_process_dies_before_the_next_one_is
         loop.set_exception_handler(lambda _, context: reported.append(context))
         outcomes: list[asyncio.Future[Appended]] = [loop.create_future(), loop.create_future()]
         handler = ProduceHandler(cast(Replicas, None), RealClock(), BrokerLimits())
-        places = [(TopicId(bytes(16)), each) for each in range(2)]
+        places = [(TopicId(bytes(16)), PartitionId(each)) for each in range(2)]
         submitted = Submitted(places, Acks.ALL, 0, outcomes, Image().name_partition)
         handler.begin_wait(submitted, lambda _: None)
         outcomes[0].set_exception(FAILED)

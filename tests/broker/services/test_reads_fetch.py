@@ -234,6 +234,8 @@ def test_plain_records_are_read_from_batches_of_which_compaction_has_left_some()
         random=unused,
         limits=BrokerLimits(),
     )
-    found = asyncio.run(handler.fetch_records(CONTEXT, FetchRecordsRequest("t", 0, 0, 10, 0)))
+    found = asyncio.run(
+        handler.fetch_records(CONTEXT, FetchRecordsRequest("t", PartitionId(0), Offset(0), 10, 0))
+    )
     assert [record[0] for record in found.records] == [0, 2, 7]
     assert found.next_offset == 12, "behind the last batch, which is empty"

@@ -21,7 +21,7 @@ from tidelog.v1 import produce_pb2
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import PartitionId, PartitionKey, TopicId
 
-PLACE = (TopicId(bytes(16)), 0)
+PLACE = (TopicId(bytes(16)), PartitionId(0))
 KEY = PartitionKey(TopicId(bytes(16)), PartitionId(0))
 LED_ELSEWHERE = indeterminate(KEY)
 FULL = TidelogError(ErrorCode.STORAGE_FULL, tried=f"append to {KEY}", happened="no space")

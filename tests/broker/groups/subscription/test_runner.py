@@ -17,7 +17,7 @@ from tidelog.broker.groups.subscription.runner import ForClient, Read, Subscript
 from tidelog.chaos.sim import SimulatedPorts, World
 from tidelog.ports import Clock
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import BrokerId, Offset, PartitionKey
+from tidelog.wire.ids import BrokerId, Offset, PartitionId, PartitionKey
 
 NEAR, FAR = BrokerId(1), BrokerId(2)
 READ_COUNT = 5
@@ -51,8 +51,8 @@ class Leaders:
             Read(
                 key=key,
                 records=records(offset, READ_COUNT),
-                next_offset=offset + READ_COUNT,
-                high_watermark=1_000_000,
+                next_offset=Offset(offset + READ_COUNT),
+                high_watermark=Offset(1_000_000),
             )
             for key, offset in wanted.items()
         ]
@@ -142,7 +142,10 @@ def test_a_read_at_a_broker_that_leads_no_more_is_given_up() -> None:
     with_stream(READ_COUNT, work)
 
 
-HALF = tuple(Position("other", number, 1) for number in range(limits.ANSWERS_WAITING_MAX // 2))
+HALF = tuple(
+    Position("other", PartitionId(number), Offset(1))
+    for number in range(limits.ANSWERS_WAITING_MAX // 2)
+)
 """Of partitions that the stream does not own: each is answered with an error."""
 
 

@@ -29,7 +29,7 @@ from tidelog.wire.calls.groups import (
     HeartbeatAnswer,
 )
 from tidelog.wire.errors import ErrorCode, ReadPlace, TidelogError
-from tidelog.wire.ids import PartitionId, PartitionKey, TopicId
+from tidelog.wire.ids import Offset, PartitionId, PartitionKey, TopicId
 
 TOPIC = TopicId(bytes(16))
 P0, P1 = (PartitionKey(TOPIC, PartitionId(number)) for number in (0, 1))
@@ -102,14 +102,20 @@ class Stream:
     def found(self, committed: int = 0, start: int = 0, end: int = 100) -> list[Effect]:
         asked = self.last(FindPositions)
         assert isinstance(asked, FindPositions)
-        bounds = Bounds(committed_offset=committed, log_start_offset=start, high_watermark=end)
+        bounds = Bounds(
+            committed_offset=Offset(committed),
+            log_start_offset=Offset(start),
+            high_watermark=Offset(end),
+        )
         return self.take(
             self.core.on_positions(asked.keys, dict.fromkeys(asked.keys, bounds), self.now_ms)
         )
 
     def brought(self, key: PartitionKey, first: int, count: int) -> list[Effect]:
         return self.take(
-            self.core.on_records(key, first, records(first, count), first + count, 100, self.now_ms)
+            self.core.on_records(
+                key, first, records(first, count), Offset(first + count), Offset(100), self.now_ms
+            )
         )
 
     def wanted(self) -> dict[PartitionKey, int]:
@@ -117,7 +123,9 @@ class Stream:
         return self.core.readable() if self.core.may_read else {}
 
     def acknowledge(self, *places: tuple[int, int], correlation_id: int = 1) -> list[Effect]:
-        positions = [Position("t", partition, offset) for partition, offset in places]
+        positions = [
+            Position("t", PartitionId(partition), Offset(offset)) for partition, offset in places
+        ]
         return self.take(self.core.on_acknowledge(positions, correlation_id, self.now_ms))
 
 
@@ -149,7 +157,10 @@ def test_it_joins_then_looks_where_to_begin_then_reads() -> None:
     stream.found(committed=7)
     told = stream.last(SendAssignment)
     assert isinstance(told, SendAssignment)
-    assert told.assigned == (Position("t", 0, 7), Position("t", 1, 7))
+    assert told.assigned == (
+        Position("t", PartitionId(0), Offset(7)),
+        Position("t", PartitionId(1), Offset(7)),
+    )
     assert stream.wanted() == {P0: 7, P1: 7}
     assert stream.count(SendCommit) == 0, "it was committed before"
 
@@ -222,7 +233,7 @@ def test_partitions_are_read_in_turn_when_a_read_has_no_room_for_all(
 
 def test_a_read_that_brought_no_record_was_a_turn_as_well() -> None:
     stream = reading(P0, P1)
-    stream.take(stream.core.on_records(P0, 0, [], 50, 100, stream.now_ms))
+    stream.take(stream.core.on_records(P0, 0, [], Offset(50), Offset(100), stream.now_ms))
     assert list(stream.wanted().items()) == [(P1, 0), (P0, 50)]
 
 
@@ -484,7 +495,9 @@ def test_a_log_that_changed_under_the_reader_is_read_on_as_near_as_can_be(
     assert stream.wanted() == {P0: goes_on}
     told = stream.last(SendAssignment)
     assert isinstance(told, SendAssignment)
-    assert told.assigned == (Position("t", 0, goes_on),), "the client is told where it goes on"
+    assert told.assigned == (Position("t", PartitionId(0), Offset(goes_on)),), (
+        "the client is told where it goes on"
+    )
 
 
 @pytest.mark.parametrize(("instance", "epoch"), [("", LEAVING_EPOCH), ("i", AWAY_EPOCH)])

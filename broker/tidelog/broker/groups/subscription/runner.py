@@ -43,7 +43,7 @@ from tidelog.wire.calls.groups import (
     StoredOffset,
 )
 from tidelog.wire.errors import TidelogError
-from tidelog.wire.ids import BrokerId, PartitionKey, TopicId
+from tidelog.wire.ids import NO_OFFSET, BrokerId, Offset, PartitionKey, TopicId
 
 NS_PER_MS: Final = 1_000_000
 ForClient = SendRecords | SendAssignment | SendAcknowledged
@@ -56,8 +56,8 @@ class Read(msgspec.Struct, frozen=True, kw_only=True):
     key: PartitionKey
     error: TidelogError | None = None
     records: list[DecodedRecord] = []
-    next_offset: int = -1
-    high_watermark: int = -1
+    next_offset: Offset = NO_OFFSET
+    high_watermark: Offset = NO_OFFSET
 
 
 class GroupPort(Protocol):
@@ -341,7 +341,7 @@ def _bounds(committed_offset: int, held: OwnOffsets | TidelogError) -> Bounds | 
     if isinstance(held, TidelogError):
         return held
     return Bounds(
-        committed_offset=committed_offset,
+        committed_offset=Offset(committed_offset),
         log_start_offset=held.log_start_offset,
         high_watermark=held.high_watermark,
     )

@@ -25,7 +25,15 @@ from tidelog.ports import RequestContext
 from tidelog.wire.batch import checksum, fetch_sum
 from tidelog.wire.calls.fetch import Divergence, FetchPosition
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import NO_LEADER_EPOCH, PartitionId, PartitionKey, TopicId
+from tidelog.wire.ids import (
+    NO_LEADER_EPOCH,
+    NO_OFFSET,
+    LeaderEpoch,
+    Offset,
+    PartitionId,
+    PartitionKey,
+    TopicId,
+)
 from tidelog.wire.refusals import invalid
 
 NO_REPLICA: Final = -1
@@ -48,14 +56,14 @@ class PartitionBatches(msgspec.Struct, frozen=True, kw_only=True):
     """What is answered of one partition."""
 
     topic_id: TopicId
-    partition: int
+    partition: PartitionId
     error: TidelogError | None = None
     batches: bytes = b""
     fetch_sum: int = 0
-    high_watermark: int = -1
-    last_stable_offset: int = -1
-    log_start_offset: int = -1
-    leader_epoch: int = -1
+    high_watermark: Offset = NO_OFFSET
+    last_stable_offset: Offset = NO_OFFSET
+    log_start_offset: Offset = NO_OFFSET
+    leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
     leader_id: int | None = None
     """With an error that another broker may not have: who leads in `leader_epoch`."""
     divergence: Divergence | None = None
@@ -182,7 +190,7 @@ class FetchHandler:
             partition=position.partition,
             error=fresh(error),
             leader_id=leader_id,
-            leader_epoch=leader_epoch,
+            leader_epoch=LeaderEpoch(leader_epoch),
         )
 
     def _serving(self, position: FetchPosition, rack: str) -> Replica:

@@ -14,7 +14,7 @@ from tidelog.broker.replicas.directory import LogDirectory
 from tidelog.broker.replicas.replicas import Replica, Replicas
 from tidelog.broker.shared.errors import fresh
 from tidelog.wire.errors import TidelogError
-from tidelog.wire.ids import TopicId
+from tidelog.wire.ids import Offset, PartitionId, TopicId
 
 REPLICAS_A_TURN: Final = 1_000
 
@@ -26,10 +26,10 @@ class ReplicaView(msgspec.Struct, frozen=True, kw_only=True):
     """One replica in a directory."""
 
     topic_id: TopicId
-    partition: int
+    partition: PartitionId
     topic_name: str
     size_bytes: int
-    log_end_offset: int
+    log_end_offset: Offset
     lag: int
     """Records up to the leader's high watermark, as far as it was heard of."""
     failure: TidelogError | None

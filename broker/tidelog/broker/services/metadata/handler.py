@@ -34,7 +34,7 @@ class MissingTopic(msgspec.Struct, frozen=True):
     """A topic that is not there, and why."""
 
     name: str
-    topic_id: bytes
+    topic_id: TopicId
     error: TidelogError
 
 
@@ -153,7 +153,7 @@ class MetadataHandler:
                 hint=f"{hint}.",
                 may_guess=may_guess,
             )
-        return MissingTopic(name, b"", error)
+        return MissingTopic(name, TopicId(b""), error)
 
 
 def _identified(image: Image, topic_id: TopicId) -> TopicImage | MissingTopic:

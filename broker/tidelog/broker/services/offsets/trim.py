@@ -17,7 +17,7 @@ from tidelog.broker.shared.errors import internal
 from tidelog.broker.shared.limits import PARTS_PER_REQUEST_MAX
 from tidelog.ports import RequestContext, TaskScope
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import Offset, TopicId
+from tidelog.wire.ids import NO_OFFSET, Offset, PartitionId, TopicId
 from tidelog.wire.refusals import invalid
 
 HIGH_WATERMARK: Final = -1
@@ -29,7 +29,7 @@ class TrimPoint(msgspec.Struct, frozen=True):
     """Where one partition is to begin."""
 
     topic_id: TopicId
-    partition: int
+    partition: PartitionId
     before_offset: int
 
 
@@ -37,8 +37,8 @@ class TrimOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """Where it begins now."""
 
     topic_id: TopicId
-    partition: int
-    log_start_offset: int = -1
+    partition: PartitionId
+    log_start_offset: Offset = NO_OFFSET
     """-1 with an error."""
     error: TidelogError | None = None
 

@@ -4,6 +4,7 @@ from tidelog.broker.services.offsets.trim import TrimHandler, TrimPoint
 from tidelog.contract.errors import fill_error
 from tidelog.ports import RequestContext
 from tidelog.v1 import topic_admin_pb2
+from tidelog.wire.ids import PartitionId
 from tidelog.wire.refusals import validate_topic_id
 
 
@@ -19,7 +20,7 @@ class TrimRpc:
         points = [
             TrimPoint(
                 validate_topic_id(each.partition.topic_id, tried="delete records"),
-                each.partition.partition,
+                PartitionId(each.partition.partition),
                 each.before_offset,
             )
             for each in asked.points

@@ -35,10 +35,17 @@ from tidelog.wire.batch import (
 )
 from tidelog.wire.calls.produce import PartitionBatch
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import NO_LEADER_EPOCH, PartitionId, PartitionKey, TopicId
+from tidelog.wire.ids import (
+    NO_LEADER_EPOCH,
+    NO_OFFSET,
+    LeaderEpoch,
+    Offset,
+    PartitionId,
+    PartitionKey,
+    TopicId,
+)
 from tidelog.wire.refusals import invalid
 
-NO_OFFSET: Final = -1
 _LED_ELSEWHERE: Final = (ErrorCode.NOT_LEADER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
@@ -50,7 +57,7 @@ class Acks(enum.Enum):
     NONE = "none"
 
 
-Place = tuple[TopicId, int]
+Place = tuple[TopicId, PartitionId]
 """A partition that a batch is for."""
 
 
@@ -67,12 +74,12 @@ class PartitionAcknowledgement(msgspec.Struct, frozen=True, kw_only=True):
     """What became of one batch."""
 
     topic_id: TopicId
-    partition: int
+    partition: PartitionId
     error: TidelogError | None = None
-    base_offset: int = NO_OFFSET
+    base_offset: Offset = NO_OFFSET
     append_time_ms: int = -1
-    log_start_offset: int = 0
-    leader_epoch: int = -1
+    log_start_offset: Offset = Offset(0)
+    leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
     leader_id: int | None = None
     """Of a batch that another broker should have been sent: which one; None: not known."""
 
@@ -435,10 +442,10 @@ def _answer(place: Place, outcome: Appended | TidelogError | None) -> PartitionA
     return PartitionAcknowledgement(
         topic_id=topic_id,
         partition=partition,
-        base_offset=outcome.base_offset,
+        base_offset=Offset(outcome.base_offset),
         append_time_ms=outcome.append_time_ms,
-        log_start_offset=outcome.log_start_offset,
-        leader_epoch=outcome.leader_epoch,
+        log_start_offset=Offset(outcome.log_start_offset),
+        leader_epoch=LeaderEpoch(outcome.leader_epoch),
     )
 
 

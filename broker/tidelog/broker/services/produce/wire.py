@@ -18,7 +18,7 @@ from tidelog.ports import RequestContext, Stream, TaskScope
 from tidelog.v1 import produce_pb2
 from tidelog.wire.calls.produce import PartitionBatch
 from tidelog.wire.errors import TidelogError
-from tidelog.wire.ids import LeaderEpoch, PartitionId, TopicId
+from tidelog.wire.ids import LeaderEpoch, Offset, PartitionId, TopicId
 from tidelog.wire.refusals import validate_topic_id
 
 PRODUCE_STREAM = "/tidelog.v1.ProduceService/ProduceStream"
@@ -77,12 +77,12 @@ def read_response(message: produce_pb2.ProduceResponse) -> list[PartitionAcknowl
     return [
         PartitionAcknowledgement(
             topic_id=TopicId(each.topic_id),
-            partition=each.partition,
+            partition=PartitionId(each.partition),
             error=read_error(each.error) if each.HasField("error") else None,
-            base_offset=each.base_offset,
+            base_offset=Offset(each.base_offset),
             append_time_ms=each.append_time_ms,
-            log_start_offset=each.log_start_offset,
-            leader_epoch=each.leader_epoch,
+            log_start_offset=Offset(each.log_start_offset),
+            leader_epoch=LeaderEpoch(each.leader_epoch),
             leader_id=each.leader_id if each.HasField("leader_id") else None,
         )
         for each in message.acknowledgements

@@ -41,6 +41,7 @@ from tidelog.wire.calls.produce import PartitionBatch
 from tidelog.wire.errors import ErrorCode, ReadPlace, TidelogError
 from tidelog.wire.ids import (
     NO_LEADER_EPOCH,
+    NO_OFFSET,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_SEQUENCE,
@@ -100,8 +101,8 @@ class ProduceRecordsRequest(msgspec.Struct, frozen=True):
 class RecordPlace(msgspec.Struct, frozen=True):
     """Where a record went."""
 
-    partition: int
-    offset: int
+    partition: PartitionId
+    offset: Offset
     error: TidelogError | None
     leader_id: int | None = None
     """Of one that another broker should have been sent: which one; None: not known."""
@@ -117,8 +118,8 @@ class FetchRecordsRequest(msgspec.Struct, frozen=True):
     """Records of one partition."""
 
     topic: str
-    partition: int
-    fetch_offset: int
+    partition: PartitionId
+    fetch_offset: Offset
     max_records: int
     max_wait_ms: int
 
@@ -127,9 +128,9 @@ class FetchedRecords(msgspec.Struct, frozen=True, kw_only=True):
     """Records and where to go on."""
 
     records: Sequence[DecodedRecord]
-    next_offset: int
-    high_watermark: int
-    log_start_offset: int
+    next_offset: Offset
+    high_watermark: Offset
+    log_start_offset: Offset
 
 
 class RecordsHandler:
@@ -243,7 +244,7 @@ class RecordsHandler:
         )
         return FetchedRecords(
             records=records,
-            next_offset=next_offset,
+            next_offset=Offset(next_offset),
             high_watermark=replica.log.high_watermark,
             log_start_offset=replica.log.log_start_offset,
         )
@@ -329,13 +330,14 @@ def _places(
     partitions: Sequence[int], answers: Sequence[PartitionAcknowledgement]
 ) -> list[RecordPlace]:
     by_partition = {answer.partition: answer for answer in answers}
-    seen: dict[int, int] = {}
+    seen: dict[PartitionId, int] = {}
     places = []
-    for partition in partitions:
+    for chosen in partitions:
+        partition = PartitionId(chosen)
         answer = by_partition[partition]
         number = seen.get(partition, 0)
         seen[partition] = number + 1
-        offset = -1 if answer.error else answer.base_offset + number
+        offset = NO_OFFSET if answer.error else Offset(answer.base_offset + number)
         places.append(RecordPlace(partition, offset, answer.error, answer.leader_id))
     return places
 

@@ -10,6 +10,7 @@ from tidelog.broker.services.records.handler import (
 from tidelog.contract.errors import fill_error
 from tidelog.ports import RequestContext
 from tidelog.v1 import records_pb2
+from tidelog.wire.ids import Offset, PartitionId
 
 
 class RecordsRpc:
@@ -48,8 +49,8 @@ class RecordsRpc:
         asked = records_pb2.FetchRecordsRequest.FromString(message)
         request = FetchRecordsRequest(
             asked.topic,
-            asked.partition,
-            asked.fetch_offset,
+            PartitionId(asked.partition),
+            Offset(asked.fetch_offset),
             asked.max_records,
             asked.max_wait_ms,
         )

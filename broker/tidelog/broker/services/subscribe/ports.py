@@ -236,7 +236,12 @@ def _read(
         records, next_offset = decoded_records(batches, offset, RECORDS_A_READ)
     except TidelogError as damage:
         return Read(key=key, error=damage)
-    return Read(key=key, records=records, next_offset=next_offset, high_watermark=high_watermark)
+    return Read(
+        key=key,
+        records=records,
+        next_offset=Offset(next_offset),
+        high_watermark=Offset(high_watermark),
+    )
 
 
 def _raised(answer: AnswerT | TidelogError) -> AnswerT:

@@ -18,6 +18,7 @@ from tidelog.metadata.topic_names import TOPIC_NAME_LENGTH_MAX, validate_topic_n
 from tidelog.ports import RequestContext, Stream, TaskScope
 from tidelog.v1 import common_pb2, subscribe_pb2
 from tidelog.wire.group_names import validate_group_name
+from tidelog.wire.ids import Offset, PartitionId
 from tidelog.wire.refusals import invalid
 
 TRIED: Final = "subscribe"
@@ -75,7 +76,8 @@ def _take(runner: SubscriptionRunner, message: subscribe_pb2.SubscribeRequest) -
                     f"a topic name has {longest} characters, the limit is {TOPIC_NAME_LENGTH_MAX}",
                 )
             positions = [
-                Position(each.topic, each.partition, each.next_offset) for each in asked.positions
+                Position(each.topic, PartitionId(each.partition), Offset(each.next_offset))
+                for each in asked.positions
             ]
             places = dict.fromkeys((each.topic, each.partition) for each in positions)
             if len(places) < len(positions):

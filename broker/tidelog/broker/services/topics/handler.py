@@ -58,7 +58,7 @@ class AdminHandler:
                 error = unknown_topic(
                     name, image, tried=f"describe topic {name}", may_guess=may_guess
                 )
-                topics.append(MissingTopic(name, b"", error))
+                topics.append(MissingTopic(name, TopicId(b""), error))
             else:
                 topics.append(topic)
         return topics

@@ -17,7 +17,7 @@ from tidelog.broker.groups.subscription.core.messages import SendAcknowledged
 from tidelog.broker.groups.subscription.core.partition import Partition
 from tidelog.wire.calls.groups import CommitAnswer, CommitOffsets, OffsetToCommit
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset, PartitionKey
+from tidelog.wire.ids import NO_LEADER_EPOCH, Offset, PartitionKey
 
 NEVER_MS: Final = 1 << 62
 AGAIN: Final = "Acknowledge again, if the partition is still assigned; else the records come again."
@@ -31,7 +31,7 @@ class Waiting(msgspec.Struct, kw_only=True):
 
     correlation_id: int | None
     """None: where reading begins; the client did not ask for it."""
-    offsets: dict[PartitionKey, int]
+    offsets: dict[PartitionKey, Offset]
     topics: dict[PartitionKey, str]
     failures: list[Failure] = msgspec.field(default_factory=list)
     since_ms: int = 0
@@ -105,8 +105,8 @@ class Commits:
             offsets=tuple(
                 OffsetToCommit(
                     key=key,
-                    committed_offset=Offset(offset),
-                    leader_epoch=LeaderEpoch(NO_LEADER_EPOCH),
+                    committed_offset=offset,
+                    leader_epoch=NO_LEADER_EPOCH,
                 )
                 for key, offset in first.offsets.items()
             ),
@@ -125,7 +125,7 @@ class Commits:
         self,
         outcome: CommitAnswer | TidelogError,
         now_ms: int,
-        on_stored: Callable[[PartitionKey, int], None],
+        on_stored: Callable[[PartitionKey, Offset], None],
     ) -> list[SendAcknowledged]:
         """The first one is answered; what to tell the client of it, if it asked."""
         sent, self._sent, self._missing = self._sent, None, None

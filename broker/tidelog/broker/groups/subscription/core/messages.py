@@ -7,7 +7,7 @@ import msgspec
 from tidelog.wire.batch import DecodedRecord
 from tidelog.wire.calls.groups import CommitOffsets, FetchOffsets, Heartbeat
 from tidelog.wire.errors import TidelogError
-from tidelog.wire.ids import PartitionKey
+from tidelog.wire.ids import Offset, PartitionId, PartitionKey
 
 
 class StartAt(enum.Enum):
@@ -39,17 +39,17 @@ class Position(msgspec.Struct, frozen=True):
     """A place in one partition."""
 
     topic: str
-    partition: int
-    next_offset: int
+    partition: PartitionId
+    next_offset: Offset
 
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of where to begin in one partition."""
 
-    committed_offset: int
+    committed_offset: Offset
     """-1: nothing was committed."""
-    log_start_offset: int
-    high_watermark: int
+    log_start_offset: Offset
+    high_watermark: Offset
 
 
 class SendHeartbeat(msgspec.Struct, frozen=True):
@@ -76,9 +76,9 @@ class SendRecords(msgspec.Struct, frozen=True, kw_only=True):
     """Records of one partition, to the client."""
 
     topic: str
-    partition: int
+    partition: PartitionId
     records: tuple[DecodedRecord, ...]
-    high_watermark: int
+    high_watermark: Offset
 
 
 class SendAssignment(msgspec.Struct, frozen=True, kw_only=True):

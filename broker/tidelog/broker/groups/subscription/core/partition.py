@@ -8,15 +8,13 @@ from collections import deque
 import msgspec
 
 from tidelog.wire.batch import DecodedRecord, record_size_estimate
-from tidelog.wire.ids import PartitionKey
-
-NOT_KNOWN = -1
+from tidelog.wire.ids import NO_OFFSET, Offset, PartitionKey
 
 
 class SentPart(msgspec.Struct, frozen=True):
     """Records that were sent together."""
 
-    end_offset: int
+    end_offset: Offset
     """Behind the last one."""
     sent_ms: int
     count: int
@@ -27,12 +25,12 @@ class Partition(msgspec.Struct, kw_only=True):
 
     key: PartitionKey
     topic: str
-    next_read: int = NOT_KNOWN
+    next_read: Offset = NO_OFFSET
     """Where the next read begins; -1: not known yet."""
-    acknowledged: int = NOT_KNOWN
+    acknowledged: Offset = NO_OFFSET
     """All below it is done, or was before."""
-    sent_end: int = NOT_KNOWN
-    claimed: int = NOT_KNOWN
+    sent_end: Offset = NO_OFFSET
+    claimed: Offset = NO_OFFSET
     """The client says that all below it is done, be that stored or not."""
     is_ready: bool = False
     """It is known where to begin, and that is committed where nothing was."""
@@ -42,12 +40,12 @@ class Partition(msgspec.Struct, kw_only=True):
     """What was committed is not in the log any more."""
     is_leaving: bool = False
     """To be given up once all that was sent is acknowledged."""
-    high_watermark: int = 0
+    high_watermark: Offset = Offset(0)
     buffer: deque[DecodedRecord] = msgspec.field(default_factory=deque)
     buffered_bytes: int = 0
     unacknowledged: deque[SentPart] = msgspec.field(default_factory=deque)
 
-    def begin_at(self, offset: int) -> None:
+    def begin_at(self, offset: Offset) -> None:
         """Reading begins here."""
         assert not self.unacknowledged, f"{self.key}: reading begins anew behind what was sent"
         self.next_read = self.acknowledged = self.sent_end = self.claimed = offset
@@ -64,7 +62,9 @@ class Partition(msgspec.Struct, kw_only=True):
         """Records; parts that are acknowledged in part count whole."""
         return sum(part.count for part in self.unacknowledged)
 
-    def take(self, records: list[DecodedRecord], next_offset: int, high_watermark: int) -> None:
+    def take(
+        self, records: list[DecodedRecord], next_offset: Offset, high_watermark: Offset
+    ) -> None:
         """What a read brought."""
         assert next_offset >= self.next_read, f"{self.key}: a read goes back to {next_offset}"
         self.buffer.extend(records)
@@ -84,7 +84,7 @@ class Partition(msgspec.Struct, kw_only=True):
             size_bytes += size
             found.append(self.buffer.popleft())
         self.buffered_bytes -= size_bytes
-        self.sent_end = found[-1][0] + 1
+        self.sent_end = Offset(found[-1][0] + 1)
         self.unacknowledged.append(SentPart(self.sent_end, now_ms, len(found)))
         return tuple(found)
 
@@ -93,7 +93,7 @@ class Partition(msgspec.Struct, kw_only=True):
         left = (each.sent_ms for each in self.unacknowledged if each.end_offset > self.claimed)
         return next(left, None)
 
-    def acknowledge(self, offset: int) -> None:
+    def acknowledge(self, offset: Offset) -> None:
         """All below the offset is done."""
         self.acknowledged = max(self.acknowledged, offset)
         while self.unacknowledged and self.unacknowledged[0].end_offset <= offset:

@@ -33,7 +33,7 @@ from tidelog.broker.groups.subscription.core.messages import (
     SendRecords,
     StartAt,
 )
-from tidelog.broker.groups.subscription.core.partition import NOT_KNOWN, Partition
+from tidelog.broker.groups.subscription.core.partition import Partition
 from tidelog.wire.batch import DecodedRecord
 from tidelog.wire.calls.groups import (
     CommitAnswer,
@@ -43,7 +43,7 @@ from tidelog.wire.calls.groups import (
     HeartbeatAnswer,
 )
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import PartitionKey, TopicId
+from tidelog.wire.ids import NO_OFFSET, Offset, PartitionKey, TopicId
 from tidelog.wire.refusals import invalid
 
 _LOST: Final = (ErrorCode.UNKNOWN_MEMBER, ErrorCode.FENCED_MEMBER_EPOCH)
@@ -303,7 +303,7 @@ class Subscription:
             self._commits.add(uncommitted, now_ms)
         return [ChangeReads(), *self._announce(), *self._commit(now_ms)]
 
-    def _start(self, partition: Partition, bounds: Bounds) -> int | None:
+    def _start(self, partition: Partition, bounds: Bounds) -> Offset | None:
         """Where reading begins; None: nowhere, by the client's wish.
 
         What was committed and is not in the log any more is gone on from as near as can be: at the
@@ -312,15 +312,15 @@ class Subscription:
         """
         first, end = bounds.log_start_offset, bounds.high_watermark
         position = bounds.committed_offset
-        if position == NOT_KNOWN and partition.needs_reset:
+        if position == NO_OFFSET and partition.needs_reset:
             position = partition.next_read
         is_held = first <= position <= end
         match self._begin.start_at:
             case StartAt.NONE:
                 return position if is_held else None
-            case StartAt.EARLIEST if position == NOT_KNOWN:
+            case StartAt.EARLIEST if position == NO_OFFSET:
                 return first
-            case StartAt.LATEST if position == NOT_KNOWN:
+            case StartAt.LATEST if position == NO_OFFSET:
                 return end
             case _:
                 return min(max(position, first), end)
@@ -332,8 +332,8 @@ class Subscription:
         key: PartitionKey,
         fetch_offset: int,
         records: list[DecodedRecord],
-        next_offset: int,
-        high_watermark: int,
+        next_offset: Offset,
+        high_watermark: Offset,
         now_ms: int,
     ) -> list[Effect]:
         """A read from `fetch_offset` on has brought these."""
@@ -498,7 +498,7 @@ class Subscription:
         effects += self._announce()
         return effects + self._deliver(now_ms) + self._commit(now_ms) + self.tick(now_ms)
 
-    def _on_stored(self, key: PartitionKey, offset: int) -> None:
+    def _on_stored(self, key: PartitionKey, offset: Offset) -> None:
         partition = self._partitions.get(key)
         if partition is not None:
             partition.acknowledge(offset)
