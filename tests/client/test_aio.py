@@ -15,7 +15,7 @@ from tidelog.client.engine.fetch.messages import FetchAnswered, PartitionBatches
 from tidelog.client.engine.produce.messages import FetchMetadata
 from tidelog.client.errors import ErrorCode, TidelogError
 from tidelog.wire.calls.fetch import Divergence
-from tidelog.wire.ids import LeaderEpoch, Offset
+from tidelog.wire.ids import LeaderEpoch, Offset, PartitionId, TopicId
 
 pytestmark = pytest.mark.slow
 
@@ -106,8 +106,8 @@ def test_records_that_a_truncation_has_made_void_are_not_handed_over() -> None:
             state = consumer._core.partitions[T0]
             (stream,) = consumer._loop._streams
             cut = PartitionBatches(
-                topic_id=server.topics["t"],
-                partition=0,
+                topic_id=TopicId(server.topics["t"]),
+                partition=PartitionId(0),
                 divergence=Divergence(leader_epoch=LeaderEpoch(1), end_offset=Offset(3)),
             )
             consumer._loop._step(

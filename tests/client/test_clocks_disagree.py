@@ -21,6 +21,7 @@ from tidelog.client.engine.produce.messages import (
     TopicWanted,
 )
 from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import Offset
 
 WALL_MS = 1_800_000_000_000
 DELIVERY_MS = 120_000
@@ -84,8 +85,8 @@ def test_a_record_of_the_present_is_sent_again_and_another_leader_looked_for(
     effects += sender.world.tick(1_000)
     assert any(isinstance(each, FetchMetadata) for each in effects)
     assert batch.attempts == 2
-    sender.answer(batch, Acknowledgement(base_offset=5))
-    assert sender.outcome(batch) == Acknowledgement(base_offset=5)
+    sender.answer(batch, Acknowledgement(base_offset=Offset(5)))
+    assert sender.outcome(batch) == Acknowledgement(base_offset=Offset(5))
 
 
 @BOTH_KINDS

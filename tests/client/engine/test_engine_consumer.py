@@ -46,11 +46,11 @@ def part(
     sum_ = fetch_sum(TopicId(TOPIC_ID), partition, base_offset, checksum(data))
     return PartitionBatches(
         topic_id=TOPIC_ID,
-        partition=partition,
+        partition=PartitionId(partition),
         batches=data,
         fetch_sum=sum_ ^ sum_change,
-        high_watermark=1_000,
-        log_start_offset=0,
+        high_watermark=Offset(1_000),
+        log_start_offset=Offset(0),
     )
 
 
@@ -201,7 +201,9 @@ def test_bytes_of_another_partition_do_not_pass_for_this_one() -> None:
     world.read_from(5)
     data = batch(5)
     sum_ = fetch_sum(TopicId(TOPIC_ID), 1, 5, checksum(data))
-    world.answer(PartitionBatches(topic_id=TOPIC_ID, partition=0, batches=data, fetch_sum=sum_))
+    world.answer(
+        PartitionBatches(topic_id=TOPIC_ID, partition=PartitionId(0), batches=data, fetch_sum=sum_)
+    )
     error = world.core.take_error()
     assert error is not None
     assert error.code is ErrorCode.CORRUPT_BATCH
@@ -226,7 +228,7 @@ def test_an_offset_out_of_range_falls_back_to_the_reset_policy() -> None:
     world = World()
     world.read_from(5)
     refused = PartitionBatches(
-        topic_id=TOPIC_ID, partition=0, error=failure(ErrorCode.OFFSET_OUT_OF_RANGE)
+        topic_id=TOPIC_ID, partition=PartitionId(0), error=failure(ErrorCode.OFFSET_OUT_OF_RANGE)
     )
     world.answer(refused)
     assert world.core.partitions[T0].position is None
@@ -237,7 +239,7 @@ def test_without_reset_policy_an_offset_out_of_range_is_told() -> None:
     world = World(reset=None)
     world.read_from(5)
     refused = PartitionBatches(
-        topic_id=TOPIC_ID, partition=0, error=failure(ErrorCode.OFFSET_OUT_OF_RANGE)
+        topic_id=TOPIC_ID, partition=PartitionId(0), error=failure(ErrorCode.OFFSET_OUT_OF_RANGE)
     )
     world.answer(refused)
     error = world.core.take_error()
@@ -248,7 +250,7 @@ def test_without_reset_policy_an_offset_out_of_range_is_told() -> None:
 def cut_at(end_offset: int, leader_epoch: int) -> PartitionBatches:
     """The broker's log parts from the reader's past."""
     found = Divergence(leader_epoch=LeaderEpoch(leader_epoch), end_offset=Offset(end_offset))
-    return PartitionBatches(topic_id=TOPIC_ID, partition=0, divergence=found)
+    return PartitionBatches(topic_id=TOPIC_ID, partition=PartitionId(0), divergence=found)
 
 
 def test_a_truncated_log_moves_the_reader_back_to_where_both_agree() -> None:
@@ -334,7 +336,7 @@ def test_what_came_before_an_offset_out_of_range_is_handed_over_first() -> None:
     world.read_from(5)
     world.answer(part(batch(5, count=5), 5))
     refused = PartitionBatches(
-        topic_id=TOPIC_ID, partition=0, error=failure(ErrorCode.OFFSET_OUT_OF_RANGE)
+        topic_id=TOPIC_ID, partition=PartitionId(0), error=failure(ErrorCode.OFFSET_OUT_OF_RANGE)
     )
     world.answer(refused)
     assert world.tick(10_000) == [], "nothing is asked for meanwhile"
@@ -354,7 +356,7 @@ def test_a_broker_that_names_a_time_is_not_asked_before_it() -> None:
     busy = PeerError(
         ErrorCode.RESOURCE_EXHAUSTED, tried="fetch", happened="busy", retry_after_ms=5_000
     )
-    world.answer(PartitionBatches(topic_id=TOPIC_ID, partition=0, error=busy))
+    world.answer(PartitionBatches(topic_id=TOPIC_ID, partition=PartitionId(0), error=busy))
     assert [type(found) for found in world.tick(4_900)] == [FetchMetadata], "others are asked"
     assert [type(found) for found in world.tick(200)] == [SendFetch]
 
@@ -412,11 +414,11 @@ def test_a_topic_known_from_another_call_is_asked_for_again_when_its_leader_chan
     world.step(StreamOpened(broker_id=1, stream=1))
     refused = PartitionBatches(
         topic_id=TOPIC_ID,
-        partition=0,
+        partition=PartitionId(0),
         batches=b"",
         fetch_sum=0,
-        high_watermark=-1,
-        log_start_offset=-1,
+        high_watermark=Offset(-1),
+        log_start_offset=Offset(-1),
         error=failure(ErrorCode.FENCED_LEADER_EPOCH),
     )
     answer = FetchAnswered(

@@ -23,6 +23,7 @@ from tidelog.client.engine.produce.messages import (
 )
 from tidelog.client.engine.produce.outcomes import OUTCOME_UNKNOWN
 from tidelog.wire.errors import ErrorCode
+from tidelog.wire.ids import Offset
 
 PARTITIONS = 3
 ANSWERS = (
@@ -107,7 +108,9 @@ class Cluster:
             code = ANSWERS[drawn % len(ANSWERS)]
             if code is None or (code in OUTCOME_UNKNOWN and drawn // len(ANSWERS) % 2):
                 self.stored[batch.partition].append(batch.number)
-            outcomes.append(Acknowledgement(base_offset=0) if code is None else failure(code))
+            outcomes.append(
+                Acknowledgement(base_offset=Offset(0)) if code is None else failure(code)
+            )
         self.served.append((request, tuple(outcomes)))
 
     def answer(self, chance: int) -> None:

@@ -86,7 +86,7 @@ def test_a_leader_that_is_silent_is_not_waited_for_once_another_leads() -> None:
 def test_so_are_they_when_the_leader_refuses_a_position(code: ErrorCode) -> None:
     world = World()
     world.read_from(5)
-    refused = PartitionBatches(topic_id=TOPIC_ID, partition=0, error=failure(code))
+    refused = PartitionBatches(topic_id=TOPIC_ID, partition=PartitionId(0), error=failure(code))
     effects = world.answer(refused) + passing(world, 1_000_000_000)
     assert any(isinstance(each, FetchMetadata) for each in effects), code.name
 
@@ -170,7 +170,9 @@ def test_the_end_of_a_wait_that_was_told_is_told() -> None:
 def test_a_leader_that_takes_positions_and_refuses_them_does_not_hide_the_wait() -> None:
     world = World()
     world.read_from(5)
-    refused = PartitionBatches(topic_id=TOPIC_ID, partition=0, error=failure(ErrorCode.UNAVAILABLE))
+    refused = PartitionBatches(
+        topic_id=TOPIC_ID, partition=PartitionId(0), error=failure(ErrorCode.UNAVAILABLE)
+    )
     notices: list[TellUnread | TellReadAgain] = []
     refusals = 0
     for _ in range(40):

@@ -22,6 +22,7 @@ from tidelog.client.engine.group.settings import (
 )
 from tidelog.client.types.records import TopicPartition
 from tidelog.wire.errors import ErrorCode
+from tidelog.wire.ids import Offset, TopicId
 
 TOPIC = b"t" * 16
 
@@ -31,7 +32,9 @@ def commit(script: GroupScript, number: int, partitions: int) -> list[GroupEffec
         number=number,
         offsets=tuple(
             OffsetToCommit(
-                topic_partition=TopicPartition("t", each), topic_id=TOPIC, committed_offset=number
+                topic_partition=TopicPartition("t", each),
+                topic_id=TopicId(TOPIC),
+                committed_offset=Offset(number),
             )
             for each in range(partitions)
         ),
@@ -86,7 +89,7 @@ def test_a_commit_of_more_partitions_than_a_request_holds_goes_in_parts() -> Non
 
 def test_a_lookup_too_many_is_refused_at_once() -> None:
     script = GroupScript()
-    asked = (GroupPartition(topic_partition=TopicPartition("t", 0), topic_id=TOPIC),)
+    asked = (GroupPartition(topic_partition=TopicPartition("t", 0), topic_id=TopicId(TOPIC)),)
     effects: list[GroupEffect] = []
     for number in range(LOOKUPS_WAITING_MAX + 1):
         wanted = LookupWanted(number=number, partitions=asked, deadline_ns=None, is_start=False)

@@ -43,14 +43,14 @@ from tidelog.client.engine.group.settings import GroupSettings
 from tidelog.client.types.records import TopicPartition
 from tidelog.wire.calls.groups import Subscription
 from tidelog.wire.errors import ErrorCode
-from tidelog.wire.ids import PartitionKey
+from tidelog.wire.ids import Offset, PartitionKey, TopicId
 
 pytestmark = pytest.mark.slow
 
 SESSION_MS, INTERVAL_MS, POLL_MS = 10_000, 1_000, 20_000
 TOPIC = b"t" * 16
 PARTITIONS = [
-    GroupPartition(topic_partition=TopicPartition("t", number), topic_id=TOPIC)
+    GroupPartition(topic_partition=TopicPartition("t", number), topic_id=TopicId(TOPIC))
     for number in range(4)
 ]
 
@@ -110,7 +110,7 @@ class User:
             OffsetToCommit(
                 topic_partition=TopicPartition("t", key.partition),
                 topic_id=key.topic_id,
-                committed_offset=at,
+                committed_offset=Offset(at),
             )
             for key, at in offsets.items()
         )

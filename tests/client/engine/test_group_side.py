@@ -29,6 +29,7 @@ from tidelog.client.reading.group_side import OUTSIDE, GroupSide, Standing, User
 from tidelog.wire.calls.groups import Subscription
 from tidelog.wire.calls.offsets import OffsetSpec
 from tidelog.wire.errors import ErrorCode
+from tidelog.wire.ids import Offset, TopicId
 
 OLD, NEW = b"1" * 16, b"2" * 16
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -94,7 +95,7 @@ class Side:
             CommittedOffset(
                 topic_partition=each.topic_partition,
                 topic_id=each.topic_id,
-                committed_offset=offset,
+                committed_offset=Offset(offset),
             )
             for each in asked.partitions
         )
@@ -105,7 +106,9 @@ class Side:
 
 
 def part(name: TopicPartition, topic_id: bytes = OLD) -> AssignedPartition:
-    return AssignedPartition(topic_partition=name, topic_id=topic_id, partition_assignment_epoch=1)
+    return AssignedPartition(
+        topic_partition=name, topic_id=TopicId(topic_id), partition_assignment_epoch=1
+    )
 
 
 @pytest.mark.parametrize("before", [(), ((NEW, 2),), ((OLD, 1),)])

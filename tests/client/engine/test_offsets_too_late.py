@@ -28,10 +28,11 @@ from tidelog.client.engine.group.messages import (
 from tidelog.client.engine.group.settings import GroupSettings
 from tidelog.client.errors import NoAnswerError, PeerError
 from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import Offset, TopicId
 
 PATIENCE_MS = 30
 IN_VAIN = "it did not work within default_api_timeout_ms: "
-T_0 = GroupPartition(topic_partition=TopicPartition("t", 0), topic_id=b"t" * 16)
+T_0 = GroupPartition(topic_partition=TopicPartition("t", 0), topic_id=TopicId(b"t" * 16))
 COORDINATOR = "b1:1"
 
 
@@ -74,7 +75,7 @@ class Reader:
         """The same."""
         end_ns = self.now_ns + PATIENCE_MS * NS_PER_MS
         at = OffsetToCommit(
-            topic_partition=T_0.topic_partition, topic_id=T_0.topic_id, committed_offset=5
+            topic_partition=T_0.topic_partition, topic_id=T_0.topic_id, committed_offset=Offset(5)
         )
         self._run(CommitWanted(number=1, offsets=(at,), deadline_ns=end_ns), end_ns, answers)
         done = self.told.pop()

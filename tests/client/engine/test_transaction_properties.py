@@ -55,10 +55,15 @@ from tidelog.client.engine.transaction.phases import (
 from tidelog.client.errors import NoAnswerError
 from tidelog.client.types.records import TopicPartition
 from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import Offset, TopicId
 
 CALL_NS = 400 * NS_PER_MS
 OFFSETS = (
-    OffsetToCommit(topic_partition=TopicPartition("in", 0), topic_id=bytes(16), committed_offset=7),
+    OffsetToCommit(
+        topic_partition=TopicPartition("in", 0),
+        topic_id=TopicId(bytes(16)),
+        committed_offset=Offset(7),
+    ),
 )
 
 

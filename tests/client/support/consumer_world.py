@@ -160,7 +160,11 @@ class ConsumerScript:
         """`metadata t=1@3,2@0`: leaders and epochs; brokers 1 to 3 live but for `fenced` ones."""
         leaders = [part.split("@") for part in fields["t"].split(",")]
         partitions = tuple(
-            PartitionView(partition=number, leader_id=int(leader), leader_epoch=int(epoch))
+            PartitionView(
+                partition=PartitionId(number),
+                leader_id=int(leader),
+                leader_epoch=LeaderEpoch(int(epoch)),
+            )
             for number, (leader, epoch) in enumerate(leaders)
         )
         self.version += 1
@@ -183,25 +187,29 @@ class ConsumerScript:
         """
         broker_id, stream, session = (int(word) for word in words[:3])
         number = _name(words[3]).partition
-        part = PartitionBatches(topic_id=TOPIC_ID, partition=number)
+        part = PartitionBatches(topic_id=TOPIC_ID, partition=PartitionId(number))
         if "records" in fields:
             part = _records(number, fields["records"])
         if "error" in fields:
             leader = fields.get("leader", "").split("@")
             part = PartitionBatches(
                 topic_id=TOPIC_ID,
-                partition=number,
+                partition=PartitionId(number),
                 error=failure(ErrorCode[fields["error"]]),
                 leader_id=int(leader[0]) if leader[0] else None,
-                leader_epoch=int(leader[1]) if leader[0] else -1,
+                leader_epoch=LeaderEpoch(int(leader[1]) if leader[0] else -1),
             )
         if "parted" in fields:
             epoch, end = fields["parted"].split("@")
             found = Divergence(leader_epoch=LeaderEpoch(int(epoch)), end_offset=Offset(int(end)))
-            part = PartitionBatches(topic_id=TOPIC_ID, partition=number, divergence=found)
+            part = PartitionBatches(
+                topic_id=TOPIC_ID, partition=PartitionId(number), divergence=found
+            )
         if "nearer" in fields:
             part = PartitionBatches(
-                topic_id=TOPIC_ID, partition=number, preferred_replica=int(fields["nearer"])
+                topic_id=TOPIC_ID,
+                partition=PartitionId(number),
+                preferred_replica=int(fields["nearer"]),
             )
         return self._step(
             FetchAnswered(
@@ -260,10 +268,10 @@ def _records(number: int, text: str) -> PartitionBatches:
     )
     return PartitionBatches(
         topic_id=TOPIC_ID,
-        partition=number,
+        partition=PartitionId(number),
         batches=data,
         fetch_sum=fetch_sum(TopicId(TOPIC_ID), number, base, checksum(data)),
-        high_watermark=1_000,
-        log_start_offset=0,
-        leader_epoch=int(epoch),
+        high_watermark=Offset(1_000),
+        log_start_offset=Offset(0),
+        leader_epoch=LeaderEpoch(int(epoch)),
     )

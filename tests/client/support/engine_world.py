@@ -46,7 +46,7 @@ from tidelog.client.engine.produce.producer import ProducerCore
 from tidelog.client.engine.produce.settings import ProducerSettings
 from tidelog.client.writing.producer_parts import waiting_text
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import TopicId
+from tidelog.wire.ids import LeaderEpoch, Offset, PartitionId, TopicId
 
 MS = 1_000_000
 TOPIC_ID = TopicId(b"i" * 16)
@@ -74,7 +74,11 @@ def view(
                 name=name,
                 topic_id=TOPIC_ID,
                 partitions=tuple(
-                    PartitionView(partition=number, leader_id=leader, leader_epoch=epoch)
+                    PartitionView(
+                        partition=PartitionId(number),
+                        leader_id=leader,
+                        leader_epoch=LeaderEpoch(epoch),
+                    )
                     for number, (leader, epoch) in enumerate(parts)
                 ),
             )
@@ -285,12 +289,15 @@ class Script:
         request = self.world.sent[int(words[0])]
         parts = [word.partition(">") for word in words[1:]]
         outcomes: tuple[Outcome, ...] = tuple(
-            Acknowledgement(base_offset=int(said)) if said.isdigit() else failure(ErrorCode[said])
+            Acknowledgement(base_offset=Offset(int(said)))
+            if said.isdigit()
+            else failure(ErrorCode[said])
             for said, _, _ in parts
         )
         hints = tuple(
             LeaderHint(
-                leader_id=int(hint.partition("@")[0]), leader_epoch=int(hint.partition("@")[2])
+                leader_id=int(hint.partition("@")[0]),
+                leader_epoch=LeaderEpoch(int(hint.partition("@")[2])),
             )
             if hint
             else None

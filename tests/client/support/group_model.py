@@ -13,7 +13,7 @@ from tidelog.client.engine.group.messages import (
     OffsetToCommit,
 )
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import PartitionKey
+from tidelog.wire.ids import LeaderEpoch, Offset, PartitionKey
 
 MS = 1_000_000
 
@@ -158,8 +158,8 @@ class FakeCoordinator:
                 CommittedOffset(
                     topic_partition=each.topic_partition,
                     topic_id=each.topic_id,
-                    committed_offset=-1 if stored is None else stored.committed_offset,
-                    leader_epoch=-1 if stored is None else stored.leader_epoch,
+                    committed_offset=Offset(-1 if stored is None else stored.committed_offset),
+                    leader_epoch=LeaderEpoch(-1 if stored is None else stored.leader_epoch),
                     metadata="" if stored is None else stored.metadata,
                 )
             )

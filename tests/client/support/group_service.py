@@ -17,6 +17,7 @@ from tidelog.contract import groups as contract
 from tidelog.v1 import coordinator_pb2, groups_pb2
 from tidelog.wire.calls.groups import Subscription
 from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import LeaderEpoch, Offset, TopicId
 
 if TYPE_CHECKING:
     from tests.client.support.contract_server import ContractServer
@@ -52,7 +53,9 @@ class GroupService:
     def on_created(self, name: str, topic_id: bytes, count: int) -> None:
         with self._lock:
             new = [
-                GroupPartition(topic_partition=TopicPartition(name, number), topic_id=topic_id)
+                GroupPartition(
+                    topic_partition=TopicPartition(name, number), topic_id=TopicId(topic_id)
+                )
                 for number in range(count)
             ]
             self._topics += new
@@ -94,7 +97,9 @@ class GroupService:
             )
         if request.HasField("owned"):
             owned = tuple(
-                GroupPartition(topic_partition=TopicPartition("", number), topic_id=each.topic_id)
+                GroupPartition(
+                    topic_partition=TopicPartition("", number), topic_id=TopicId(each.topic_id)
+                )
                 for each in request.owned.topics
                 for number in each.partitions
             )
@@ -130,9 +135,9 @@ class GroupService:
         offsets = tuple(
             OffsetToCommit(
                 topic_partition=TopicPartition("", each.partition),
-                topic_id=each.topic_id,
-                committed_offset=each.committed_offset,
-                leader_epoch=each.leader_epoch,
+                topic_id=TopicId(each.topic_id),
+                committed_offset=Offset(each.committed_offset),
+                leader_epoch=LeaderEpoch(each.leader_epoch),
                 metadata=each.metadata,
             )
             for each in request.offsets
@@ -160,7 +165,9 @@ class GroupService:
     def look_up(self, data: bytes, context: Any) -> bytes:
         request = groups_pb2.FetchOffsetsRequest.FromString(data)
         partitions = tuple(
-            GroupPartition(topic_partition=TopicPartition("", number), topic_id=each.topic_id)
+            GroupPartition(
+                topic_partition=TopicPartition("", number), topic_id=TopicId(each.topic_id)
+            )
             for each in request.topics
             for number in each.partitions
         )

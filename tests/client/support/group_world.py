@@ -43,6 +43,7 @@ from tidelog.client.engine.group.settings import GroupSettings
 from tidelog.client.types.records import TopicPartition
 from tidelog.wire.calls.groups import Subscription
 from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import Offset
 
 Fields = dict[str, str]
 
@@ -207,7 +208,9 @@ class GroupScript:
         within = fields.pop("within", "60000")
         offsets = tuple(
             OffsetToCommit(
-                topic_partition=name_of(word), topic_id=TOPIC_ID, committed_offset=int(offset)
+                topic_partition=name_of(word),
+                topic_id=TOPIC_ID,
+                committed_offset=Offset(int(offset)),
             )
             for word, offset in fields.items()
         )
@@ -247,7 +250,7 @@ class GroupScript:
                 CommittedOffset(
                     topic_partition=each.topic_partition,
                     topic_id=each.topic_id,
-                    committed_offset=int(told) if is_number else -1,
+                    committed_offset=Offset(int(told) if is_number else -1),
                     error=None if is_number else _error(told),
                 )
             )

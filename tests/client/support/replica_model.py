@@ -16,7 +16,7 @@ from tidelog.wire.batch import checksum, encode_batch, fetch_sum
 from tidelog.wire.calls.fetch import Divergence, FetchPosition
 from tidelog.wire.calls.offsets import OffsetAnswer, OffsetQuery, OffsetSpec
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import LeaderEpoch, Offset, TopicId
+from tidelog.wire.ids import LeaderEpoch, Offset, PartitionId, TopicId
 
 TOPIC_ID = b"i" * 16
 PARTITIONS = 2
@@ -232,10 +232,12 @@ class ModelCluster:
             topics=(
                 TopicView(
                     name="t",
-                    topic_id=TOPIC_ID,
+                    topic_id=TopicId(TOPIC_ID),
                     partitions=tuple(
                         PartitionView(
-                            partition=number, leader_id=role.leader, leader_epoch=role.epoch
+                            partition=PartitionId(number),
+                            leader_id=role.leader,
+                            leader_epoch=LeaderEpoch(role.epoch),
                         )
                         for number, role in enumerate(self.truth)
                     ),
@@ -288,13 +290,13 @@ class ModelCluster:
             position, fetch_offset=behind, last_fetched_epoch=log.entries[behind - 1].epoch
         )
         return PartitionBatches(
-            topic_id=TOPIC_ID,
-            partition=number,
+            topic_id=TopicId(TOPIC_ID),
+            partition=PartitionId(number),
             batches=data,
             fetch_sum=fetch_sum(TopicId(TOPIC_ID), number, first, checksum(data)),
-            high_watermark=log.high_watermark,
-            log_start_offset=0,
-            leader_epoch=log.role.epoch,
+            high_watermark=Offset(log.high_watermark),
+            log_start_offset=Offset(0),
+            leader_epoch=LeaderEpoch(log.role.epoch),
         )
 
     def _instead(
@@ -302,7 +304,7 @@ class ModelCluster:
     ) -> PartitionBatches | None:
         """An error, a parting, a nearer replica; None: it may be read."""
         broker, role = session.broker_id, log.role
-        bare = PartitionBatches(topic_id=TOPIC_ID, partition=position.partition)
+        bare = PartitionBatches(topic_id=TopicId(TOPIC_ID), partition=position.partition)
         is_near = bool(session.rack) and broker in role.in_sync
         error = self._epoch_error(log, position.leader_epoch)
         if role.leader != broker and not is_near:

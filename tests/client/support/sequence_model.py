@@ -33,6 +33,7 @@ from tidelog.client.engine.produce.messages import (
     TopicWanted,
 )
 from tidelog.wire.errors import ErrorCode
+from tidelog.wire.ids import LeaderEpoch, Offset
 
 PARTITIONS = 2
 WINDOW = 16
@@ -257,7 +258,7 @@ class Brokers:
         if (broker_id, sent.leader_epoch) != (log.leader, log.leader_epoch):
             said = self._misdirected(log, sent, broker_id, chance)
             if said is not ErrorCode.UNKNOWN_LEADER_EPOCH and chance % 3 == 0:
-                hint = LeaderHint(leader_id=log.leader, leader_epoch=log.leader_epoch)
+                hint = LeaderHint(leader_id=log.leader, leader_epoch=LeaderEpoch(log.leader_epoch))
         elif chance % 9 == 0 and not self.is_calm:
             said = REFUSALS[chance // 9 % len(REFUSALS)]
         else:
@@ -321,7 +322,7 @@ class Brokers:
         log = self.logs[pending.request.batches[place].partition]
         if end > log.committed:
             return failure(UNKNOWNS[chance // 36 % len(UNKNOWNS)])
-        return Acknowledgement(base_offset=log.offset(end - 1))
+        return Acknowledgement(base_offset=Offset(log.offset(end - 1)))
 
     def break_stream(self, chance: int) -> None:
         """Any suffix of the wire is lost, and all answers; the rest is taken later."""

@@ -16,6 +16,7 @@ from tidelog.contract.errors import read_error as read_part
 from tidelog.ports.real.network.errors import decode_error, encode_error
 from tidelog.v1 import errors_pb2
 from tidelog.wire.errors import ErrorCode, ReadPlace, TidelogError
+from tidelog.wire.ids import LeaderEpoch, Offset
 
 PLACE = ReadPlace("orders", 3, 1 << 40)
 
@@ -58,10 +59,10 @@ def test_a_consumer_is_told_where_to_seek_to(name: str) -> None:
     fetched = Fetched(
         topic_partition=TopicPartition("orders", 3),
         data=data,
-        first_offset=FIRST,
-        next_offset=behind + 1,
-        high_watermark=behind + 1,
-        leader_epoch=0,
+        first_offset=Offset(FIRST),
+        next_offset=Offset(behind + 1),
+        high_watermark=Offset(behind + 1),
+        leader_epoch=LeaderEpoch(0),
         broker_id=1,
         generation=0,
     )

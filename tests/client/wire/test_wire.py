@@ -9,7 +9,7 @@ from tidelog.client.wire import calls as wire
 from tidelog.client.writing.producer_parts import broker_wait_ms
 from tidelog.v1 import errors_pb2, produce_pb2, producer_id_pb2
 from tidelog.wire.calls.produce import PartitionBatch
-from tidelog.wire.ids import LeaderEpoch, PartitionId, TopicId
+from tidelog.wire.ids import LeaderEpoch, Offset, PartitionId, TopicId
 
 
 @pytest.mark.parametrize("sizes", [(), (1,), (1, 127, 128), (16_383, 16_384, 3_000_000)])
@@ -59,8 +59,10 @@ def test_the_leader_that_a_broker_names_is_read_beside_its_refusal() -> None:
         response=produce_pb2.ProduceResponse(acknowledgements=acknowledged, throttle_ms=7),
     ).SerializeToString()
     answer = wire.read_produce_answer(1, 1, data, 0)
-    assert answer.hints == (None, LeaderHint(leader_id=0, leader_epoch=4), None)
-    assert answer.outcomes[0] == Acknowledgement(base_offset=5, append_time_ms=0, leader_epoch=1)
+    assert answer.hints == (None, LeaderHint(leader_id=0, leader_epoch=LeaderEpoch(4)), None)
+    assert answer.outcomes[0] == Acknowledgement(
+        base_offset=Offset(5), append_time_ms=0, leader_epoch=LeaderEpoch(1)
+    )
     assert (answer.correlation_id, answer.error, answer.throttle_ms) == (3, None, 7)
 
 

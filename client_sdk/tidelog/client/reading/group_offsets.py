@@ -25,6 +25,7 @@ from tidelog.client.engine.group.messages import (
 from tidelog.client.reading.group_options import commit_error
 from tidelog.client.types.records import OffsetAndMetadata, TopicPartition
 from tidelog.wire.errors import TidelogError
+from tidelog.wire.ids import LeaderEpoch, Offset, TopicId
 
 _log = logging.getLogger("tidelog.client")
 MS: Final = 1_000_000
@@ -177,9 +178,9 @@ class GroupOffsets:
         wanted = tuple(
             OffsetToCommit(
                 topic_partition=name,
-                topic_id=self.id_of(name),
-                committed_offset=at.offset,
-                leader_epoch=at.leader_epoch,
+                topic_id=TopicId(self.id_of(name)),
+                committed_offset=Offset(at.offset),
+                leader_epoch=LeaderEpoch(at.leader_epoch),
                 metadata=at.metadata,
             )
             for name, at in offsets.items()
@@ -221,7 +222,7 @@ class GroupOffsets:
         if deadline_ns is not None:
             self._awaited[number] = None
         wanted = tuple(
-            GroupPartition(topic_partition=name, topic_id=topic_id)
+            GroupPartition(topic_partition=name, topic_id=TopicId(topic_id))
             for name, topic_id in partitions.items()
         )
         self._post(

@@ -24,6 +24,7 @@ from tidelog.client.types.records import (
     TopicDescription,
 )
 from tidelog.client.wire.cut import cut_answer
+from tidelog.contract.errors import read_place
 from tidelog.contract.fetch import position_message
 from tidelog.contract.offsets import query_message, read_answer
 from tidelog.v1 import (
@@ -37,8 +38,8 @@ from tidelog.v1 import (
 from tidelog.wire.calls.fetch import Divergence, FetchPosition
 from tidelog.wire.calls.offsets import OffsetAnswer, OffsetQuery
 from tidelog.wire.calls.produce import PartitionBatch
-from tidelog.wire.errors import ErrorCode, ReadPlace, TidelogError
-from tidelog.wire.ids import LeaderEpoch, Offset
+from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import LeaderEpoch, Offset, PartitionId, TopicId
 
 GET_METADATA: Final = "/tidelog.v1.MetadataService/GetMetadata"
 LIST_OFFSETS: Final = "/tidelog.v1.MetadataService/ListOffsets"
@@ -70,15 +71,8 @@ def read_error(error: errors_pb2.Error) -> TidelogError:
         hint=error.hint,
         retriable=error.retriable,
         retry_after_ms=error.retry_after_ms,
-        go_on_at=_place_in(error),
+        go_on_at=read_place(error),
     )
-
-
-def _place_in(error: errors_pb2.Error) -> ReadPlace | None:
-    if not error.HasField("go_on_at"):
-        return None
-    found = error.go_on_at
-    return ReadPlace(found.topic, found.partition, found.next_offset)
 
 
 def read_error_bytes(data: bytes) -> TidelogError:
@@ -124,13 +118,13 @@ def read_metadata(data: bytes, *, is_complete: bool = False) -> ClusterView:
 def _read_topic(topic: metadata_pb2.TopicMetadata) -> TopicView:
     return TopicView(
         name=topic.name,
-        topic_id=topic.topic_id,
+        topic_id=TopicId(topic.topic_id),
         is_internal=topic.is_internal,
         partitions=tuple(
             PartitionView(
-                partition=partition.partition,
+                partition=PartitionId(partition.partition),
                 leader_id=partition.leader_id,
-                leader_epoch=partition.leader_epoch,
+                leader_epoch=LeaderEpoch(partition.leader_epoch),
             )
             for partition in topic.partitions
         ),
@@ -190,14 +184,14 @@ def read_produce_answer(broker_id: int, stream: int, data: bytes, wall_ms: int) 
         refused = _error_in(part.error, is_set=part.HasField("error"))
         hint = None
         if refused is not None and part.HasField("leader_id"):
-            hint = LeaderHint(leader_id=part.leader_id, leader_epoch=part.leader_epoch)
+            hint = LeaderHint(leader_id=part.leader_id, leader_epoch=LeaderEpoch(part.leader_epoch))
         hints.append(hint)
         outcomes.append(
             refused
             or Acknowledgement(
-                base_offset=part.base_offset,
+                base_offset=Offset(part.base_offset),
                 append_time_ms=part.append_time_ms,
-                leader_epoch=part.leader_epoch,
+                leader_epoch=LeaderEpoch(part.leader_epoch),
             )
         )
     return Answered(
@@ -291,14 +285,14 @@ def _partition_batches(
     part: fetch_pb2.PartitionBatches, batches: bytes | memoryview
 ) -> PartitionBatches:
     return PartitionBatches(
-        topic_id=part.topic_id,
-        partition=part.partition,
+        topic_id=TopicId(part.topic_id),
+        partition=PartitionId(part.partition),
         error=_error_in(part.error, is_set=part.HasField("error")),
         batches=batches,
         fetch_sum=part.fetch_sum,
-        high_watermark=part.high_watermark,
-        log_start_offset=part.log_start_offset,
-        leader_epoch=part.leader_epoch,
+        high_watermark=Offset(part.high_watermark),
+        log_start_offset=Offset(part.log_start_offset),
+        leader_epoch=LeaderEpoch(part.leader_epoch),
         divergence=Divergence(
             leader_epoch=LeaderEpoch(part.divergence.leader_epoch),
             end_offset=Offset(part.divergence.end_offset),

@@ -41,7 +41,6 @@ from tidelog.v1 import coordinator_pb2, groups_pb2
 from tidelog.wire.calls import groups as contract
 from tidelog.wire.calls.groups import Assignor, CommitOffsets, FetchOffsets, Heartbeat, StoredOffset
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import LeaderEpoch, Offset
 
 FIND_COORDINATORS: Final = "/tidelog.v1.CoordinatorService/FindCoordinators"
 
@@ -138,8 +137,8 @@ def commit_of(effect: SendCommit, group: str) -> CommitOffsets:
         offsets=tuple(
             contract.OffsetToCommit(
                 key=each.key,
-                committed_offset=Offset(each.committed_offset),
-                leader_epoch=LeaderEpoch(each.leader_epoch),
+                committed_offset=each.committed_offset,
+                leader_epoch=each.leader_epoch,
                 metadata=each.metadata,
             )
             for each in effect.offsets

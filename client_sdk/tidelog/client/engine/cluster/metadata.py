@@ -7,6 +7,7 @@ and an answer of another cluster is refused. It must never fetch anything: it sa
 import msgspec
 
 from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import LeaderEpoch, PartitionId, TopicId
 from tidelog.wire.nearest import nearest_name
 
 NAMES_COMPARED_MAX = 10_000
@@ -25,16 +26,16 @@ class BrokerView(msgspec.Struct, frozen=True, kw_only=True):
 class PartitionView(msgspec.Struct, frozen=True, kw_only=True):
     """A partition's leader; -1: none."""
 
-    partition: int
+    partition: PartitionId
     leader_id: int
-    leader_epoch: int
+    leader_epoch: LeaderEpoch
 
 
 class TopicView(msgspec.Struct, frozen=True, kw_only=True):
     """A topic, or why it could not be described."""
 
     name: str
-    topic_id: bytes = b""
+    topic_id: TopicId = TopicId(b"")
     is_internal: bool = False
     partitions: tuple[PartitionView, ...] = ()
     error: TidelogError | None = None
@@ -117,7 +118,9 @@ class MetadataCache:
             return
         partitions = list(known.partitions)
         partitions[partition] = PartitionView(
-            partition=partition, leader_id=leader_id, leader_epoch=leader_epoch
+            partition=PartitionId(partition),
+            leader_id=leader_id,
+            leader_epoch=LeaderEpoch(leader_epoch),
         )
         self.topics[topic] = msgspec.structs.replace(known, partitions=tuple(partitions))
 

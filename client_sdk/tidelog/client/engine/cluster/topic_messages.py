@@ -7,6 +7,7 @@ import msgspec
 
 from tidelog.client.engine.cluster.metadata import ClusterView
 from tidelog.wire.errors import TidelogError
+from tidelog.wire.ids import TopicId
 
 
 class TopicWanted(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,7 +40,7 @@ class RouteTopic(msgspec.Struct, frozen=True, kw_only=True):
     """The topic is known."""
 
     topic: str
-    topic_id: bytes
+    topic_id: TopicId
     partition_count: int
 
 

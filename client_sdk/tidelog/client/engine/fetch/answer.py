@@ -20,7 +20,6 @@ from tidelog.wire.batch import (
 )
 from tidelog.wire.calls.offsets import OffsetAnswer, OffsetSpec
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import TopicId
 
 PIECE_BYTES: Final = 128 * 1024
 """An answer is taken apart behind the batch with which it is full: so much stays in a processor's
@@ -59,7 +58,7 @@ def verified_pieces(
             pieces.append(Piece(data, headers))
             start, headers = end, []
     first_offset = pieces[0].headers[0].base_offset
-    expected = fetch_sum(TopicId(part.topic_id), part.partition, first_offset, crc)
+    expected = fetch_sum(part.topic_id, part.partition, first_offset, crc)
     if verify and expected != part.fetch_sum:
         raise CorruptBatch(
             tried=f"read {name.topic}-{name.partition} at offset {fetch_offset}",

@@ -59,7 +59,7 @@ from tidelog.client.types.records import TopicPartition
 from tidelog.wire.calls.fetch import FetchPosition
 from tidelog.wire.calls.offsets import OffsetAnswer, OffsetQuery, OffsetSpec
 from tidelog.wire.errors import TidelogError
-from tidelog.wire.ids import LeaderEpoch, Offset, PartitionId, TopicId
+from tidelog.wire.ids import LeaderEpoch, Offset, PartitionId
 
 
 class ConsumerCore:
@@ -383,7 +383,7 @@ class ConsumerCore:
         state.read_by(reader.broker_id, link.session_epoch + 1, leader_epoch)
         moves.setdefault(reader.broker_id, []).append(
             FetchPosition(
-                topic_id=TopicId(self.metadata.topics[name.topic].topic_id),
+                topic_id=self.metadata.topics[name.topic].topic_id,
                 partition=PartitionId(name.partition),
                 fetch_offset=Offset(state.fetch_offset),
                 leader_epoch=LeaderEpoch(leader_epoch),
@@ -406,7 +406,7 @@ class ConsumerCore:
             state.error = no_offset(name)
             return
         query = OffsetQuery(
-            topic_id=TopicId(self.metadata.topics[name.topic].topic_id),
+            topic_id=self.metadata.topics[name.topic].topic_id,
             partition=PartitionId(name.partition),
             spec=state.reset,
             leader_epoch=LeaderEpoch(leader_epoch),

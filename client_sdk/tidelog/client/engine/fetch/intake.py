@@ -15,6 +15,7 @@ from tidelog.client.engine.fetch.ready import ReadyQueue
 from tidelog.client.engine.fetch.recovery import Recovery
 from tidelog.client.engine.fetch.settings import ConsumerSettings
 from tidelog.wire.errors import TidelogError
+from tidelog.wire.ids import Offset
 
 
 class Intake:
@@ -115,8 +116,8 @@ class Intake:
                 Fetched(
                     topic_partition=name,
                     data=piece.data,
-                    first_offset=first_offset,
-                    next_offset=piece.next_offset,
+                    first_offset=Offset(first_offset),
+                    next_offset=Offset(piece.next_offset),
                     high_watermark=part.high_watermark,
                     leader_epoch=piece.headers[-1].leader_epoch,
                     broker_id=broker_id,

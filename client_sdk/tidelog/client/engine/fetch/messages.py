@@ -14,18 +14,19 @@ from tidelog.client.types.records import TopicPartition
 from tidelog.wire.calls.fetch import Divergence, FetchPosition
 from tidelog.wire.calls.offsets import OffsetAnswer, OffsetQuery
 from tidelog.wire.errors import TidelogError
+from tidelog.wire.ids import NO_LEADER_EPOCH, NO_OFFSET, LeaderEpoch, Offset, PartitionId, TopicId
 
 
 class PartitionBatches(msgspec.Struct, frozen=True, kw_only=True):
     """Whole batches of one partition, as they came."""
 
-    topic_id: bytes
-    partition: int
+    topic_id: TopicId
+    partition: PartitionId
     batches: bytes | memoryview = b""
     fetch_sum: int = 0
-    high_watermark: int = -1
-    log_start_offset: int = -1
-    leader_epoch: int = -1
+    high_watermark: Offset = NO_OFFSET
+    log_start_offset: Offset = NO_OFFSET
+    leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
     divergence: Divergence | None = None
     preferred_replica: int = -1
     """A replica that is nearer; the answering one reads no more for this position. -1: none."""
@@ -39,11 +40,11 @@ class Fetched(msgspec.Struct, frozen=True, kw_only=True):
 
     topic_partition: TopicPartition
     data: bytes
-    first_offset: int
+    first_offset: Offset
     """Records below it are skipped."""
-    next_offset: int
-    high_watermark: int
-    leader_epoch: int
+    next_offset: Offset
+    high_watermark: Offset
+    leader_epoch: LeaderEpoch
     broker_id: int
     generation: int
     """Of the partition's position: a seek makes what was fetched before it void."""

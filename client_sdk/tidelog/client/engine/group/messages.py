@@ -10,21 +10,27 @@ import msgspec
 from tidelog.client.types.records import TopicPartition
 from tidelog.wire.calls.groups import Subscription
 from tidelog.wire.errors import TidelogError
-from tidelog.wire.ids import PartitionId, PartitionKey, TopicId
-
-NO_OFFSET = -1
+from tidelog.wire.ids import (
+    NO_LEADER_EPOCH,
+    NO_OFFSET,
+    LeaderEpoch,
+    Offset,
+    PartitionId,
+    PartitionKey,
+    TopicId,
+)
 
 
 class GroupPartition(msgspec.Struct, frozen=True, kw_only=True):
     """A partition by name and by id."""
 
     topic_partition: TopicPartition
-    topic_id: bytes
+    topic_id: TopicId
 
     @property
     def key(self) -> PartitionKey:
         """What tells it from others: a topic created again under its name has another id."""
-        return PartitionKey(TopicId(self.topic_id), PartitionId(self.topic_partition.partition))
+        return PartitionKey(self.topic_id, PartitionId(self.topic_partition.partition))
 
 
 class AssignedPartition(GroupPartition, frozen=True, kw_only=True):
@@ -36,16 +42,16 @@ class AssignedPartition(GroupPartition, frozen=True, kw_only=True):
 class OffsetToCommit(GroupPartition, frozen=True, kw_only=True):
     """How far one partition was read."""
 
-    committed_offset: int
-    leader_epoch: int = -1
+    committed_offset: Offset
+    leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
     metadata: str = ""
 
 
 class CommittedOffset(GroupPartition, frozen=True, kw_only=True):
     """How far a group has read; NO_OFFSET: it committed nothing."""
 
-    committed_offset: int = NO_OFFSET
-    leader_epoch: int = -1
+    committed_offset: Offset = NO_OFFSET
+    leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
     metadata: str = ""
     error: TidelogError | None = None
 

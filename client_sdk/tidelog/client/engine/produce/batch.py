@@ -11,17 +11,24 @@ import msgspec
 
 from tidelog.wire.batch import Columns
 from tidelog.wire.errors import TidelogError
-from tidelog.wire.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
+from tidelog.wire.ids import (
+    NO_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    LeaderEpoch,
+    Offset,
+)
 
 
 class Acknowledgement(msgspec.Struct, frozen=True, kw_only=True):
     """Where a batch was stored."""
 
-    base_offset: int
+    base_offset: Offset
     """-1 with acks=0."""
     append_time_ms: int = -1
     """-1: the records keep their own timestamps."""
-    leader_epoch: int = -1
+    leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
 
 
 Outcome = Acknowledgement | TidelogError

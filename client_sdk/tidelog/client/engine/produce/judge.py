@@ -36,9 +36,10 @@ from tidelog.client.engine.produce.outcomes import (
 )
 from tidelog.client.engine.produce.sequences import PartitionSequence, Sequencer
 from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import Offset
 
 Finish = Callable[[Batch, Outcome], None]
-STORED_SOMEWHERE = Acknowledgement(base_offset=-1)
+STORED_SOMEWHERE = Acknowledgement(base_offset=Offset(-1))
 """Stored once, too long ago for the broker to name the offset."""
 
 

@@ -16,6 +16,7 @@ from tidelog.client.engine.cluster.topic_messages import (
 from tidelog.client.engine.produce.batch import Batch, Outcome
 from tidelog.client.engine.produce.producer_ids import AllocateProducerId, ProducerIdentity
 from tidelog.wire.errors import TidelogError
+from tidelog.wire.ids import LeaderEpoch, PartitionId
 
 
 class BatchSealed(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,7 +52,7 @@ class LeaderHint(msgspec.Struct, frozen=True, kw_only=True):
     """Who leads a partition, as the broker knows that refused a batch of it."""
 
     leader_id: int
-    leader_epoch: int
+    leader_epoch: LeaderEpoch
 
 
 class Answered(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,7 +133,7 @@ class TellWaiting(msgspec.Struct, frozen=True, kw_only=True):
     """A partition gets nowhere: warn the user. It is still tried."""
 
     topic: str
-    partition: int
+    partition: PartitionId
     error: TidelogError
     """The last refusal, or what else is in the way."""
     attempts: int

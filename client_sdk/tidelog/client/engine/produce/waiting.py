@@ -14,6 +14,7 @@ from tidelog.client.engine.produce.lane import Lane
 from tidelog.client.engine.produce.link import Link
 from tidelog.client.engine.produce.messages import TellWaiting
 from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import PartitionId
 
 
 class WaitWatch:
@@ -53,7 +54,7 @@ class WaitWatch:
         return [
             TellWaiting(
                 topic=topic,
-                partition=partition,
+                partition=PartitionId(partition),
                 error=lane.trouble or _silent(topic, partition, lane.broker_id),
                 attempts=lane.oldest.attempts,
                 waited_ms=(now_ns - since_ns) // NS_PER_MS,
