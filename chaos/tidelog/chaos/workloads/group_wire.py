@@ -1,7 +1,7 @@
 """A member's calls in the contract's words, for members that stand on the Network port alone.
 
-Owns the conversion between what a member of a simulation says and protobuf, written apart from the
-broker's and the SDK's: a mistake of either is not repeated here.
+Owns the conversion between what a member of a simulation says and protobuf, written apart from
+`tidelog.contract`, by which brokers and SDK convert: a mistake there is not repeated here.
 """
 
 from collections.abc import Callable, Iterable

@@ -74,7 +74,7 @@ class CleanLog(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     @property
     def key(self) -> PartitionKey:
         """Which partition."""
-        return PartitionKey(TopicId(self.topic_id), PartitionId(self.partition))
+        return PartitionKey(self.topic_id, self.partition)
 
 
 _HEAD: Final = struct.Struct(">9sB")

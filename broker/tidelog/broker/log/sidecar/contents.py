@@ -77,7 +77,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def key(self) -> SegmentKey:
         """Which segment it tells of."""
-        partition = PartitionKey(TopicId(self.topic_id), PartitionId(self.partition))
+        partition = PartitionKey(self.topic_id, self.partition)
         return SegmentKey(partition, Offset(self.base_offset), self.generation)
 
     @property

@@ -178,7 +178,7 @@ class FetchHandler:
         leader = None
         if self._places is not None and error.code in _OTHERS_LEAD:
             leader = self._places.leader(position.topic_id, position.partition)
-        key = PartitionKey(TopicId(position.topic_id), PartitionId(position.partition))
+        key = PartitionKey(position.topic_id, position.partition)
         error = self.replicas.told(key, error)
         leader_id, leader_epoch = (None, NO_LEADER_EPOCH) if leader is None else leader
         replica = self.replicas.get(position.topic_id, position.partition)

@@ -28,14 +28,14 @@ from tidelog.broker.services.groups.methods import (
 )
 from tidelog.broker.services.groups.peers import GroupPeers
 from tidelog.contract.groups import fill_group_error, read_offset
-from tidelog.contract.partitions import refuse_twice, validate_partitions
+from tidelog.contract.partitions import read_partition, refuse_twice, validate_partitions
 from tidelog.metadata.image.image import NO_LEADER
 from tidelog.metadata_quorum.port import ImageSource
 from tidelog.ports import RequestContext, TaskScope, UnaryHandler
 from tidelog.v1 import group_admin_pb2
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.group_names import validate_group_name
-from tidelog.wire.ids import BrokerId, PartitionId, PartitionKey, TopicId
+from tidelog.wire.ids import BrokerId, PartitionKey
 from tidelog.wire.refusals import invalid
 
 LISTED_MAX: Final = 10_000
@@ -273,7 +273,7 @@ def _caller_of(context: RequestContext) -> Caller:
 
 
 def _key_of(partition: group_admin_pb2.GroupPartition) -> PartitionKey:
-    return PartitionKey(TopicId(partition.topic_id), PartitionId(partition.partition))
+    return read_partition(partition.topic_id, partition.partition)
 
 
 def _check_groups(groups: Sequence[str], *, tried: str) -> None:

@@ -29,6 +29,7 @@ from tidelog.contract.groups import (
     read_fetch_answer,
     read_heartbeat_answer,
 )
+from tidelog.contract.partitions import read_partition
 from tidelog.metadata.image.image import NO_LEADER
 from tidelog.metadata_quorum.port import ImageSource
 from tidelog.ports import Clock, RequestContext
@@ -49,7 +50,6 @@ from tidelog.wire.ids import (
     Offset,
     PartitionId,
     PartitionKey,
-    TopicId,
 )
 
 CALL_MS: Final = 5_000
@@ -194,7 +194,7 @@ class PeerReads:
         message.positions.extend(position_message(each) for each in _positions(wanted))
         found = []
         for each in await self._peers.fetch(broker_id, message):
-            key = PartitionKey(TopicId(each.topic_id), PartitionId(each.partition))
+            key = read_partition(each.topic_id, each.partition)
             error = read_error(each.error) if each.HasField("error") else None
             found.append(_read(key, wanted[key], each.batches, each.high_watermark, error))
         return found
