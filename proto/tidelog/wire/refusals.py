@@ -14,3 +14,13 @@ def validate_topic_id(topic_id: bytes, *, tried: str) -> TopicId:
     if len(topic_id) != TOPIC_ID_BYTES:
         raise invalid(tried, f"the topic id has {len(topic_id)} bytes, not {TOPIC_ID_BYTES}")
     return TopicId(topic_id)
+
+
+def validate_cluster(theirs: str, ours: str, *, tried: str) -> None:
+    """WRONG_CLUSTER unless both nodes belong to the same one."""
+    if theirs != ours:
+        raise TidelogError(
+            ErrorCode.WRONG_CLUSTER,
+            tried=tried,
+            happened=f"the caller belongs to cluster {theirs[:100]}, this node to {ours}",
+        )

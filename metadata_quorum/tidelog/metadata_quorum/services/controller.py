@@ -25,7 +25,6 @@ from tidelog.metadata_quorum.controller.partitions.damage import report_damaged
 from tidelog.metadata_quorum.controller.partitions.in_sync import alter_partitions
 from tidelog.metadata_quorum.controller.partitions.log_ends import ToldEnds
 from tidelog.metadata_quorum.port import Executed
-from tidelog.metadata_quorum.services.session import validate_cluster
 from tidelog.metadata_quorum.shared.forwarding import ADMIN_TIMEOUT_MS, SERVED_FILES, left_ms
 from tidelog.ports import Authorizer, Clock, RequestContext
 from tidelog.ports.bounds import count_message
@@ -41,7 +40,7 @@ from tidelog.wire.ids import (
     PartitionId,
     TopicId,
 )
-from tidelog.wire.refusals import invalid
+from tidelog.wire.refusals import invalid, validate_cluster
 
 _NS_PER_MS = 1_000_000
 _METHOD_CHARACTERS_MAX = 200

@@ -12,8 +12,8 @@ from tidelog.metadata_quorum.active.broker_sessions import Answer, BrokerSession
 from tidelog.metadata_quorum.controller.brokers.changes import Heartbeat
 from tidelog.ports import RequestContext, Stream
 from tidelog.v1 import broker_admin_pb2, broker_session_pb2
-from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import BrokerEpoch, BrokerId
+from tidelog.wire.refusals import validate_cluster
 
 
 class SessionService:
@@ -52,16 +52,6 @@ class SessionService:
         finally:
             if who is not None:
                 self._sessions.on_stream_end(*who)
-
-
-def validate_cluster(theirs: str, ours: str, *, tried: str) -> None:
-    """WRONG_CLUSTER unless both nodes belong to the same one."""
-    if theirs != ours:
-        raise TidelogError(
-            ErrorCode.WRONG_CLUSTER,
-            tried=tried,
-            happened=f"the caller belongs to cluster {theirs[:100]}, this node to {ours}",
-        )
 
 
 def _read_registration(message: broker_session_pb2.RegisterBrokerRequest) -> Registration:

@@ -9,6 +9,7 @@ from typing import Final
 from tidelog.ports import Network
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import BrokerId
+from tidelog.wire.refusals import validate_cluster
 
 
 class PeerCalls:
@@ -43,10 +44,4 @@ class PeerCalls:
 
     def check_cluster(self, cluster_id: str) -> None:
         """WRONG_CLUSTER unless the caller belongs to this node's cluster."""
-        if cluster_id != self.cluster_id:
-            raise TidelogError(
-                ErrorCode.WRONG_CLUSTER,
-                tried="ask another broker for a client",
-                happened=f"the caller belongs to cluster {cluster_id[:100]}, "
-                f"this node to {self.cluster_id}",
-            )
+        validate_cluster(cluster_id, self.cluster_id, tried="ask another broker for a client")

@@ -21,7 +21,7 @@ from tidelog.ports import Method, Network, RequestContext, TaskScope, UnaryMetho
 from tidelog.v1 import broker_peer_pb2, common_pb2, log_dirs_pb2
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import BrokerId
-from tidelog.wire.refusals import invalid, validate_topic_id
+from tidelog.wire.refusals import invalid, validate_cluster, validate_topic_id
 
 DESCRIBE_OWN: Final = "/tidelog.v1.BrokerPeerService/DescribeOwnLogDirs"
 PEER_TIMEOUT_MS: Final = 3_000
@@ -73,13 +73,7 @@ class LogDirsRpc:
         """`DescribeOwnLogDirs`."""
         del context
         asked = broker_peer_pb2.DescribeOwnLogDirsRequest.FromString(message)
-        if asked.cluster_id != self._cluster_id:
-            raise TidelogError(
-                ErrorCode.WRONG_CLUSTER,
-                tried=TRIED,
-                happened=f"the caller belongs to cluster {asked.cluster_id[:100]}, "
-                f"this node to {self._cluster_id}",
-            )
+        validate_cluster(asked.cluster_id, self._cluster_id, tried=TRIED)
         views = await self._handler.describe(
             _wanted(asked.topics), directories_only=asked.directories_only
         )

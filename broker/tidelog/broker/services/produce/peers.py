@@ -30,6 +30,7 @@ from tidelog.ports import (
 from tidelog.v1 import broker_peer_pb2
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import BrokerId
+from tidelog.wire.refusals import validate_cluster
 
 PRODUCE: Final = "/tidelog.v1.BrokerPeerService/ProduceOwn"
 MARGIN_MS: Final = 3_000
@@ -95,13 +96,8 @@ class ProducePeers:
         self, handler: ProduceHandler, context: RequestContext, message: bytes
     ) -> bytes:
         call = broker_peer_pb2.ProduceOwnRequest.FromString(message)
-        if call.cluster_id != self._cluster_id:
-            raise TidelogError(
-                ErrorCode.WRONG_CLUSTER,
-                tried="write for a client of another broker",
-                happened=f"the caller belongs to cluster {call.cluster_id[:100]}, "
-                f"this node to {self._cluster_id}",
-            )
+        tried = "write for a client of another broker"
+        validate_cluster(call.cluster_id, self._cluster_id, tried=tried)
         client = RequestContext(
             principal=call.principal,
             listener=context.listener,
