@@ -15,6 +15,7 @@ from tests.cli.running import (
 )
 from tests.support.node import NodeProcess, running_node
 from tests.support.waiting import HANG_SECONDS
+from tidelog.cli.frame.patience import VARIABLE as PATIENCE
 from tidelog.cli.main import main
 from tidelog.client import AdminClient, NewTopic, Producer
 from tidelog.client.types.groups import MemberToRemove
@@ -47,7 +48,9 @@ class Desk:
 
     def type(self, *words: str, code: int = 0) -> tuple[str, str]:
         """What is printed on both streams."""
-        found = main([*words, "-b", self.node.bootstrap])
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv(PATIENCE, str(HANG_SECONDS * 1000))
+            found = main([*words, "-b", self.node.bootstrap])
         out, errors = self._capsys.readouterr()
         assert found == code, errors
         return out, errors

@@ -60,7 +60,7 @@ def test_a_stream_on_a_spark_that_cannot_limit_it_is_refused_in_words() -> None:
         "from tidelog.spark.source import TidelogDataSource\n"
         "from tidelog.wire.errors import TidelogError\n"
         "try:\n"
-        "    TidelogDataSource({'subscribe': 't'}).streamReader(None)\n"
+        "    TidelogDataSource({'subscribe': 't'}).streamReader(None).initialOffset()\n"
         "except TidelogError as error:\n"
         "    print(error)\n"
         "print(type(TidelogDataSource({'subscribe': 't'}).reader(None)).__name__)\n"

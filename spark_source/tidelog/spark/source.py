@@ -40,10 +40,11 @@ class TidelogDataSource(DataSource):
 
     def streamReader(self, schema: "StructType") -> "DataSourceStreamReader":  # noqa: N802
         """For `spark.readStream`."""
-        from tidelog.spark.versions import check_streams
+        from tidelog.spark.versions import RefusedStream, may_stream
 
         del schema
-        check_streams()
+        if not may_stream():
+            return RefusedStream()
         from tidelog.spark.stream_reader import StreamReader
 
         # Spark buries an error that is raised here under one of its own; the reader raises it.

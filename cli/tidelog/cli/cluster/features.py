@@ -3,8 +3,9 @@
 import argparse
 from typing import TYPE_CHECKING, Final
 
-from tidelog.cli.frame.admin import ANSWER_TIMEOUT_MS, admin_client, print_json
+from tidelog.cli.frame.admin import admin_client, print_json
 from tidelog.cli.frame.parser import Parser, add_bootstrap, add_json
+from tidelog.cli.frame.patience import answer_timeout_ms
 from tidelog.cli.show.errors import EXIT_OK, BadInput
 from tidelog.cli.show.table import table
 
@@ -56,10 +57,10 @@ def run(arguments: argparse.Namespace) -> int:
                 wanted,
                 validate_only=not arguments.execute,
                 allow_downgrade=arguments.allow_downgrade,
-                timeout_ms=ANSWER_TIMEOUT_MS,
+                timeout_ms=answer_timeout_ms(),
             )
         else:
-            found = admin.describe_features(ANSWER_TIMEOUT_MS)
+            found = admin.describe_features(answer_timeout_ms())
     if arguments.json:
         print_json(found)
     else:

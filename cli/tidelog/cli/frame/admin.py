@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from tidelog.cli.frame.patience import answer_timeout_ms, reach_timeout_ms
 from tidelog.cli.frame.waiting import show_warnings
 from tidelog.cli.show.errors import BadInput, print_stderr
 
@@ -15,10 +16,6 @@ if TYPE_CHECKING:
     from tidelog.client.types.records import ClusterDescription
 
 CLIENT_ID: Final = "tidelog-cli"
-REACH_TIMEOUT_MS: Final = 3_000
-"""A person waits: an address that nobody answers at is told after so long."""
-ANSWER_TIMEOUT_MS: Final = 10_000
-"""The same for a quorum that has no leader; an election takes two seconds."""
 MAJORITY_TEXT: Final = (
     "The metadata quorum needs a majority of its voters: start them; if they are gone for good, "
     "see `tidelog quorum recover --help`"
@@ -50,8 +47,8 @@ def admin_client(arguments: argparse.Namespace) -> "AdminClient":
 
     defaults: AdminArguments = {
         "client_id": CLIENT_ID,
-        "bootstrap_timeout_ms": REACH_TIMEOUT_MS,
-        "request_timeout_ms": ANSWER_TIMEOUT_MS,
+        "bootstrap_timeout_ms": reach_timeout_ms(),
+        "request_timeout_ms": answer_timeout_ms(),
     }
     show_warnings()
     given = convert(arguments.option, AdminOptions, "tidelog")

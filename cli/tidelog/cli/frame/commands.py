@@ -147,6 +147,7 @@ def overview(group: str = "") -> str:
             "",
             "Commands that talk to a cluster find it by -b HOST:PORT, else by TIDELOG_BOOTSTRAP,",
             "else at localhost:9192; TIDELOG_SECURITY_PROTOCOL=SSL and TIDELOG_SSL_CAFILE encrypt.",
+            "They wait 3 s to reach it, 10 s for an answer, or as long as TIDELOG_TIMEOUT_MS says.",
             "`tidelog COMMAND --help` tells more, with examples.",
         ]
     )

@@ -4,8 +4,8 @@ import argparse
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from tidelog.cli.frame.admin import ANSWER_TIMEOUT_MS
 from tidelog.cli.frame.parser import Parser
+from tidelog.cli.frame.patience import answer_timeout_ms
 from tidelog.wire.nearest import nearest_name
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def unknown_groups(admin: "AdminClient", names: Iterable[str]) -> "dict[str, Tid
     """
     from tidelog.wire.errors import ErrorCode, TidelogError
 
-    found = admin.try_list_groups(timeout_ms=ANSWER_TIMEOUT_MS)
+    found = admin.try_list_groups(timeout_ms=answer_timeout_ms())
     if found.missing_coordinators:
         return {}
     known = {each.group_id for each in found.groups}

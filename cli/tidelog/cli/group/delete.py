@@ -3,8 +3,9 @@
 import argparse
 from typing import TYPE_CHECKING, Final
 
-from tidelog.cli.frame.admin import ANSWER_TIMEOUT_MS, admin_client, controller_hint, print_json
+from tidelog.cli.frame.admin import admin_client, controller_hint, print_json
 from tidelog.cli.frame.parser import Parser, add_bootstrap, add_json
+from tidelog.cli.frame.patience import answer_timeout_ms
 from tidelog.cli.group.arguments import unknown_groups
 from tidelog.cli.show.errors import EXIT_FAILED, EXIT_OK
 
@@ -38,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
         unknown = unknown_groups(admin, names)
         known = [name for name in names if name not in unknown]
         outcomes = dict(unknown) | admin.try_delete_groups(
-            known, ANSWER_TIMEOUT_MS, validate_only=not arguments.execute
+            known, answer_timeout_ms(), validate_only=not arguments.execute
         )
     outcomes = {name: outcomes[name] for name in names}
     errors = [error for error in outcomes.values() if error is not None]

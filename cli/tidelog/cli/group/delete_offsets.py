@@ -3,8 +3,9 @@
 import argparse
 from typing import TYPE_CHECKING, Final
 
-from tidelog.cli.frame.admin import ANSWER_TIMEOUT_MS, admin_client, controller_hint, print_json
+from tidelog.cli.frame.admin import admin_client, controller_hint, print_json
 from tidelog.cli.frame.parser import Parser, add_bootstrap, add_json
+from tidelog.cli.frame.patience import answer_timeout_ms
 from tidelog.cli.group.arguments import check_known, is_meant, place
 from tidelog.cli.partition.arguments import shown
 from tidelog.cli.show.errors import EXIT_FAILED, EXIT_OK, BadInput
@@ -49,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
     group, places = arguments.group, arguments.places
     with admin_client(arguments) as admin, controller_hint(admin):
         check_known(admin, group)
-        committed = admin.list_group_offsets(group, ANSWER_TIMEOUT_MS)[group]
+        committed = admin.list_group_offsets(group, answer_timeout_ms())[group]
         offsets = {name: at.offset for name, at in committed.items() if is_meant(name, places)}
         if not offsets:
             raise BadInput(
@@ -58,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
                 f"`tidelog group describe {group}` shows what it has committed",
             )
         outcomes = admin.try_delete_group_offsets(
-            group, offsets, ANSWER_TIMEOUT_MS, validate_only=not arguments.execute
+            group, offsets, answer_timeout_ms(), validate_only=not arguments.execute
         )
     if arguments.json:
         print_json(

@@ -3,8 +3,9 @@
 import argparse
 from typing import TYPE_CHECKING, Final
 
-from tidelog.cli.frame.admin import ANSWER_TIMEOUT_MS, admin_client, controller_hint, print_json
+from tidelog.cli.frame.admin import admin_client, controller_hint, print_json
 from tidelog.cli.frame.parser import Parser, add_bootstrap, add_json
+from tidelog.cli.frame.patience import answer_timeout_ms
 from tidelog.cli.group.arguments import DELETED, check_known
 from tidelog.cli.show.errors import EXIT_OK
 from tidelog.cli.show.table import known, table
@@ -79,8 +80,8 @@ def described(admin: "AdminClient", names: list[str]) -> "list[GroupDescription]
     if names:
         check_known(admin, *names)
     else:
-        names = [each.group_id for each in admin.list_groups(timeout_ms=ANSWER_TIMEOUT_MS)]
-    return admin.describe_groups(names, ANSWER_TIMEOUT_MS)
+        names = [each.group_id for each in admin.list_groups(timeout_ms=answer_timeout_ms())]
+    return admin.describe_groups(names, answer_timeout_ms())
 
 
 def behind(group: "GroupDescription") -> "GroupDescription":

@@ -3,8 +3,9 @@
 import argparse
 from typing import TYPE_CHECKING, Final
 
-from tidelog.cli.frame.admin import ANSWER_TIMEOUT_MS, admin_client, controller_hint, print_json
+from tidelog.cli.frame.admin import admin_client, controller_hint, print_json
 from tidelog.cli.frame.parser import Parser, add_bootstrap, add_json
+from tidelog.cli.frame.patience import answer_timeout_ms
 from tidelog.cli.show.errors import EXIT_FAILED, EXIT_OK, print_stderr
 from tidelog.cli.show.table import count, known, table
 
@@ -52,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     states = [GroupState(each) for each in arguments.state]
     with admin_client(arguments) as admin, controller_hint(admin):
-        found = admin.try_list_groups(states, timeout_ms=ANSWER_TIMEOUT_MS)
+        found = admin.try_list_groups(states, timeout_ms=answer_timeout_ms())
         if found.missing_coordinators and not found.groups:
             # "No groups yet" would be a guess.
             raise TidelogError(

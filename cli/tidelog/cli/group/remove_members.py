@@ -4,8 +4,9 @@ import argparse
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from tidelog.cli.frame.admin import ANSWER_TIMEOUT_MS, admin_client, controller_hint, print_json
+from tidelog.cli.frame.admin import admin_client, controller_hint, print_json
 from tidelog.cli.frame.parser import Parser, add_bootstrap, add_json
+from tidelog.cli.frame.patience import answer_timeout_ms
 from tidelog.cli.group.arguments import check_known
 from tidelog.cli.group.describe import shown_partitions
 from tidelog.cli.show.errors import EXIT_OK, BadInput
@@ -62,12 +63,12 @@ def run(arguments: argparse.Namespace) -> int:
         )
     with admin_client(arguments) as admin, controller_hint(admin):
         check_known(admin, group)
-        (found,) = admin.describe_groups([group], ANSWER_TIMEOUT_MS)
+        (found,) = admin.describe_groups([group], answer_timeout_ms())
         chosen = chosen_of(found.members, arguments)
         removed: list[str] = []
         if arguments.execute and chosen:
             wanted = [MemberToRemove(member_id=each.member_id) for each in chosen]
-            removed = admin.remove_group_members(group, wanted, ANSWER_TIMEOUT_MS)
+            removed = admin.remove_group_members(group, wanted, answer_timeout_ms())
     if arguments.json:
         print_json([as_json(each, is_removed=each.member_id in removed) for each in chosen])
         return EXIT_OK

@@ -10,8 +10,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tidelog.cli.frame.admin import ANSWER_TIMEOUT_MS, admin_client, controller_hint, print_json
+from tidelog.cli.frame.admin import admin_client, controller_hint, print_json
 from tidelog.cli.frame.parser import Parser, add_bootstrap, add_json, number
+from tidelog.cli.frame.patience import answer_timeout_ms
 from tidelog.cli.group.arguments import add_places, is_meant
 from tidelog.cli.group.targets import COMMAND, OFFSET_MAX
 from tidelog.cli.show.errors import EXIT_OK, BadInput, print_stderr
@@ -99,7 +100,7 @@ def run(arguments: argparse.Namespace) -> int:
             admin.alter_group_offsets(
                 arguments.group,
                 {each.partition: each.new for each in steps},
-                ANSWER_TIMEOUT_MS,
+                answer_timeout_ms(),
                 validate_only=not arguments.execute,
             )
     _print(arguments, steps)
@@ -151,7 +152,7 @@ def plan(
     """A step for each partition that is meant, in order."""
     from tidelog.cli.group.targets import NOTHING, Bounds, step
 
-    committed = admin.list_group_offsets(group, ANSWER_TIMEOUT_MS)[group]
+    committed = admin.list_group_offsets(group, answer_timeout_ms())[group]
     if target.kind == "file":
         names = [name for name in sorted(filed) if not places or is_meant(name, places)]
     else:

@@ -3,8 +3,9 @@
 import argparse
 from typing import TYPE_CHECKING, Final
 
-from tidelog.cli.frame.admin import ANSWER_TIMEOUT_MS, admin_client, print_json, quorum_hint
+from tidelog.cli.frame.admin import admin_client, print_json, quorum_hint
 from tidelog.cli.frame.parser import Parser, add_bootstrap, add_json
+from tidelog.cli.frame.patience import answer_timeout_ms
 from tidelog.cli.show.errors import EXIT_OK
 from tidelog.cli.show.table import table
 
@@ -50,7 +51,7 @@ def configure(parser: Parser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print it."""
     with quorum_hint(), admin_client(arguments) as admin:
-        quorum = admin.describe_metadata_quorum(ANSWER_TIMEOUT_MS)
+        quorum = admin.describe_metadata_quorum(answer_timeout_ms())
     if arguments.json:
         print_json(as_json(quorum))
     else:

@@ -3,8 +3,9 @@
 import argparse
 from typing import Final
 
-from tidelog.cli.frame.admin import ANSWER_TIMEOUT_MS, admin_client, print_json, quorum_hint
+from tidelog.cli.frame.admin import admin_client, print_json, quorum_hint
 from tidelog.cli.frame.parser import Parser, add_bootstrap, add_json
+from tidelog.cli.frame.patience import answer_timeout_ms
 from tidelog.cli.quorum.arguments import directory_uuid, node_id
 from tidelog.cli.show.errors import EXIT_OK
 
@@ -42,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
     from tidelog.cli.quorum import describe as quorum_describe
 
     with quorum_hint(), admin_client(arguments) as admin:
-        quorum = admin.describe_metadata_quorum(ANSWER_TIMEOUT_MS)
+        quorum = admin.describe_metadata_quorum(answer_timeout_ms())
         chosen = quorum_choice.to_remove(quorum, arguments.node, arguments.directory_uuid)
         members = admin.remove_voter(
             chosen.node_id, chosen.directory_uuid, validate_only=arguments.dry_run

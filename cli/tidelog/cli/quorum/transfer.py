@@ -3,8 +3,9 @@
 import argparse
 from typing import Final
 
-from tidelog.cli.frame.admin import ANSWER_TIMEOUT_MS, admin_client, print_json, quorum_hint
+from tidelog.cli.frame.admin import admin_client, print_json, quorum_hint
 from tidelog.cli.frame.parser import Parser, add_bootstrap, add_json
+from tidelog.cli.frame.patience import answer_timeout_ms
 from tidelog.cli.quorum.arguments import node_id
 from tidelog.cli.show.errors import EXIT_OK
 
@@ -39,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
     with quorum_hint(), admin_client(arguments) as admin:
         wanted = FURTHEST
         if arguments.node is not None:
-            quorum = admin.describe_metadata_quorum(ANSWER_TIMEOUT_MS)
+            quorum = admin.describe_metadata_quorum(answer_timeout_ms())
             wanted = quorum_choice.to_lead(quorum, arguments.node).node_id
         leader = admin.transfer_leadership(wanted)
     if arguments.json:

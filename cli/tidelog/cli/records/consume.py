@@ -295,15 +295,16 @@ def _printing(arguments: argparse.Namespace) -> Printing:
 
 
 def _make_consumer(arguments: argparse.Namespace, *, auto_offset_reset: str) -> "Consumer":
-    from tidelog.cli.frame.admin import CLIENT_ID, REACH_TIMEOUT_MS, bootstrap_servers
+    from tidelog.cli.frame.admin import CLIENT_ID, bootstrap_servers
     from tidelog.cli.frame.client_options import convert
+    from tidelog.cli.frame.patience import reach_timeout_ms
     from tidelog.client import Consumer
     from tidelog.client.arguments.options import ConsumerOptions
 
     options = convert(arguments.option, ConsumerOptions, "tidelog consume")
     defaults: dict[str, Any] = {
         "client_id": CLIENT_ID,
-        "bootstrap_timeout_ms": REACH_TIMEOUT_MS,
+        "bootstrap_timeout_ms": reach_timeout_ms(),
         "allow_auto_create_topics": False,
         # Without a group: records that vanish while they are read must not vanish in silence.
         "auto_offset_reset": auto_offset_reset,

@@ -126,8 +126,9 @@ def describe(tally: "Tally") -> str:
 
 
 def _make_producer(arguments: argparse.Namespace) -> "Producer":
-    from tidelog.cli.frame.admin import CLIENT_ID, REACH_TIMEOUT_MS, bootstrap_servers
+    from tidelog.cli.frame.admin import CLIENT_ID, bootstrap_servers
     from tidelog.cli.frame.client_options import convert
+    from tidelog.cli.frame.patience import reach_timeout_ms
     from tidelog.client import Producer
     from tidelog.client.arguments.options import ProducerOptions
 
@@ -140,7 +141,7 @@ def _make_producer(arguments: argparse.Namespace) -> "Producer":
                 "leave one of them out",
             )
         options["compression_type"] = arguments.compression
-    defaults: dict[str, Any] = {"client_id": CLIENT_ID, "bootstrap_timeout_ms": REACH_TIMEOUT_MS}
+    defaults: dict[str, Any] = {"client_id": CLIENT_ID, "bootstrap_timeout_ms": reach_timeout_ms()}
     return Producer(bootstrap_servers=bootstrap_servers(arguments), **{**defaults, **options})
 
 

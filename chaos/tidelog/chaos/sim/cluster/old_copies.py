@@ -62,8 +62,10 @@ class OldCopies:
     def may_restore(self, node: ClusterNode) -> bool:
         """Whether the node's copy is from before the epoch under which it serves."""
         copied, broker = self._kept.get(node.node_id), self._broker(node)
-        if copied is None or broker is None or not node.is_wanted or self._restores >= RESTORES_MAX:
+        if copied is None or broker is None or self._restores >= RESTORES_MAX:
             return False
+        if not node.is_wanted or node.is_wiped:
+            return False  # Nothing is there that could go back in time.
         return not broker.is_fenced and broker.epoch > copied.epoch
 
     def restore(self, node: ClusterNode) -> None:
