@@ -187,7 +187,7 @@ async def serve(task: Task) -> Report:
         broker_epoch=lambda: BrokerEpoch(task.broker_id),
         address_of=lambda number: task.addresses[number],
     )
-    replicas.roles = RoleKeeper(broker_id, in_sync, fetchers.set_followed)
+    replicas.announce_to(RoleKeeper(broker_id, in_sync, fetchers.set_followed))
     handler = ReplicaFetchHandler(
         replicas,
         metadata,

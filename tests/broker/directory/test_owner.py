@@ -106,7 +106,6 @@ def with_owner(
         owner = DirectoryOwner(
             disk,  # type: ignore[arg-type]
             await make_marks_file(disk, {}, size_bytes_max=marks_bytes_max),  # type: ignore[arg-type]
-            on_advanced=lambda key: None,
             queued_bytes_max=queued_bytes_max,
         )
         owner.add(OpenedLog(log=log, files={}), TopicSettings())

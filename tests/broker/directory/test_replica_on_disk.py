@@ -9,7 +9,7 @@ import pytest
 from tests.broker.log.test_open_crashes import CRASH_KINDS
 from tidelog.broker.directory.core.messages import CommitTo, RestartLog, TrimHead
 from tidelog.broker.directory.core.positions import FollowerAt
-from tidelog.broker.directory.owner.owner import DirectoryOwner
+from tidelog.broker.directory.owner.owner import DirectoryOwner, LogEvents
 from tidelog.broker.log.opening.checkpoint import write_checkpoint
 from tidelog.broker.log.opening.directory import open_directory
 from tidelog.broker.log.opening.log import OpenedLog
@@ -85,9 +85,10 @@ class Shelf:
             owner = DirectoryOwner(
                 disk,
                 directory.marks,
-                on_advanced=lambda key: None,
-                on_moved=lambda key: held[0].moved.append(
-                    (held[0].log.log_end_offset, held[0].log.flushed_offset)
+                LogEvents(
+                    on_moved=lambda key: held[0].moved.append(
+                        (held[0].log.log_end_offset, held[0].log.flushed_offset)
+                    )
                 ),
             )
             held.append(Held(owner, opened.log))

@@ -131,9 +131,8 @@ def test_a_damaged_sidecar_is_reported_and_reads_go_on_without_it(is_missing: bo
         else:
             content = shelf.sidecars[key]
             shelf.sidecars[key] = bytes(byte ^ 1 for byte in content)
-        reader = LogReader(shelf)
         told: list[SegmentKey] = []
-        reader.lookups.on_damaged = told.append
+        reader = LogReader(shelf, on_damaged=told.append)
         # The last one lies behind the first MiB, where the segment is longer than that.
         for offset in (600, 999):
             shelf.reads.clear()

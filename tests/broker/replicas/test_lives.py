@@ -1,5 +1,6 @@
 """A partition that is placed here is served, cannot be, is being opened, or goes: never two."""
 
+import asyncio
 from collections.abc import Callable
 
 import pytest
@@ -112,3 +113,37 @@ def test_files_that_go_are_neither_opened_nor_served(step: Callable[[ReplicaLive
     assert lives.let_go(KEY) is served
     with pytest.raises(AssertionError):
         step(lives)
+
+
+def test_one_that_stops_is_heard_of_until_it_is_in_order_or_gone() -> None:
+    async def main() -> None:
+        lives, first, second = ReplicaLives(), replica(0), replica(1)
+        waiting = asyncio.get_running_loop().create_task(lives.wait_stopped())
+        lives.serve(first)
+        lives.serve(second)
+        await asyncio.sleep(0)
+        assert not waiting.done(), "both are in order"
+        first.log.stop(ERROR)
+        lives.note_stopped(KEY)
+        await waiting
+        assert lives.stopped() == [first]
+        lives.begin_opening(KEY, OTHER)
+        assert lives.stopped() == [], "somebody is at it"
+        waiting = asyncio.get_running_loop().create_task(lives.wait_stopped())
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        lives.serve(first)
+        await waiting
+        assert lives.stopped() == [first], "it could not be read again"
+        lives.let_go(KEY)
+        assert lives.stopped() == []
+
+    asyncio.run(main())
+
+
+def test_one_that_stops_after_it_was_let_go_is_nobodys_any_more() -> None:
+    lives = ReplicaLives()
+    lives.serve(replica())
+    lives.let_go(KEY)
+    lives.note_stopped(KEY)
+    assert lives.stopped() == []

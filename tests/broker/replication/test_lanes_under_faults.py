@@ -162,7 +162,7 @@ class Storm:
                 continue
             held = [
                 (broker_id, key)
-                for (broker_id, lane), stream in broker.handler._streams.items()
+                for (broker_id, lane), stream in broker.handler.streams._streams.items()
                 for key in stream.session.partitions
                 if self.note_lane(lane)
             ]

@@ -1,7 +1,7 @@
 """When a damaged replica is begun anew: only once nobody counts on it, or can begin to."""
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, cast
 
 import msgspec
@@ -137,8 +137,11 @@ class Scene:
     def image(self) -> Shown:
         return Shown(self.partition)
 
-    def __iter__(self) -> Iterator[DamagedOne]:
-        return iter([self.damaged])
+    def stopped(self) -> list[DamagedOne]:
+        return [self.damaged]
+
+    async def wait_stopped(self) -> None:
+        """It has."""
 
     def get(self, topic_id: TopicId, partition: int) -> DamagedOne:
         assert PartitionKey(topic_id, PartitionId(partition)) == KEY

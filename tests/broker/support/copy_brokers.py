@@ -264,7 +264,7 @@ class CopyBroker:
             address_of=lambda number: f"b{number}:1",
             limits=SMALL_LIMITS,
         )
-        replicas.roles = PlainRoles(self.broker_id, self.fetchers, self.positions)
+        replicas.announce_to(PlainRoles(self.broker_id, self.fetchers, self.positions))
         self.handler = ReplicaFetchHandler(
             replicas,
             metadata,

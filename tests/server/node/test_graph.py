@@ -11,9 +11,6 @@ from pathlib import Path
 import pytest
 
 SERVER = Path(__file__).parents[3] / "broker/tidelog/server"
-NOT_YET = {"replicas.roles", "self.in_sync.told_by"}
-"""Of the broker's parts; each of them is to go."""
-
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -113,4 +110,4 @@ def test_no_part_of_a_node_is_told_later() -> None:
         for path in sorted(SERVER.rglob("*.py"))
         for fault in faults(path.read_text("utf-8"))
     }
-    assert {each for each in found if each.rpartition(": ")[2] not in NOT_YET} == set()
+    assert found == set()

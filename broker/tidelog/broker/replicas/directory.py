@@ -9,13 +9,18 @@ own partitions with it and nothing else.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
 from tidelog.broker.directory.core.core import FLUSH_INTERVAL_MS
-from tidelog.broker.directory.owner.owner import QUEUED_BYTES_MAX, DirectoryOwner
+from tidelog.broker.directory.owner.owner import (
+    NOBODY_WAITS,
+    QUEUED_BYTES_MAX,
+    DirectoryOwner,
+    LogEvents,
+)
 from tidelog.broker.housekeeping.core.held import HeldLog
 from tidelog.broker.housekeeping.core.limits import DEFAULT_HOUSEKEEPING_LIMITS, HousekeepingLimits
 from tidelog.broker.housekeeping.housekeeper import Housekeeper
@@ -145,10 +150,6 @@ class LogDirectory:
         """The owner has come to its end in order."""
         self._has_ended = asyncio.Event()
         self.directory_uuid = directory_uuid
-        self.on_advanced: Callable[[PartitionKey], None] = _nobody_waits
-        """Called when a partition's high watermark moves or the partition stops."""
-        self.on_moved: Callable[[PartitionKey], None] = _nobody_waits
-        """Called when the log's end or its flushed offset moves, of one of several replicas."""
 
     @property
     def _disk(self) -> Disk:
@@ -276,7 +277,10 @@ class LogDirectory:
         return tuple(dict.fromkeys([*(key for key in keys if key is not None), *(marks or {})]))
 
     async def open(
-        self, placed: Mapping[PartitionKey, Placed], summary: RecoverySummary
+        self,
+        placed: Mapping[PartitionKey, Placed],
+        summary: RecoverySummary,
+        events: LogEvents = NOBODY_WAITS,
     ) -> dict[PartitionKey, PartitionLog]:
         """Open what is placed here; a failure is the directory's, not the broker's."""
         if self._opening_failure is not None:
@@ -291,13 +295,11 @@ class LogDirectory:
         owner = self._owner = DirectoryOwner(
             self._disk,
             opened.marks,
-            on_advanced=self._tell_advanced,
-            on_moved=self._tell_moved,
+            events,
             queued_bytes_max=self._limits.queued_bytes_max,
             flush_interval_ms=self._limits.flush_interval_ms,
         )
-        self._reader = LogReader(owner)
-        self._keeper = Housekeeper(
+        keeper = self._keeper = Housekeeper(
             owner,
             self._disk,
             self._worker,
@@ -308,7 +310,7 @@ class LogDirectory:
             events=self._events,
             limits=self._limits.housekeeping,
         )
-        self._reader.lookups.on_damaged = self._keeper.seal_again
+        self._reader = LogReader(owner, on_damaged=keeper.seal_again)
         for key, each in placed.items():
             found = opened.logs.get(key)
             if found is None:
@@ -448,13 +450,3 @@ class LogDirectory:
             return await self._disk.free_bytes()
         except TidelogError:
             return -1
-
-    def _tell_advanced(self, key: PartitionKey) -> None:
-        self.on_advanced(key)
-
-    def _tell_moved(self, key: PartitionKey) -> None:
-        self.on_moved(key)
-
-
-def _nobody_waits(key: PartitionKey) -> None:
-    del key

@@ -19,12 +19,20 @@ from typing import Final
 
 import msgspec
 
+from tidelog.broker.directory.owner.owner import LogEvents
 from tidelog.broker.log.state.log import PartitionLog
 from tidelog.broker.replicas.directory import LogDirectory, Placed, RecoverySummary
 from tidelog.broker.replicas.failures import ReplicaFailure, failure_of, missing, opening, told_of
 from tidelog.broker.replicas.homes import Homes
 from tidelog.broker.replicas.lives import ReplicaLives
-from tidelog.broker.replicas.types import PlacedHere, Roles, settings_of, stricter_of, wanted_of
+from tidelog.broker.replicas.types import (
+    NoRoles,
+    PlacedHere,
+    Roles,
+    settings_of,
+    stricter_of,
+    wanted_of,
+)
 from tidelog.broker.replicas.types import Replica as Replica
 from tidelog.broker.replicas.watchers import ReplicaWatchers
 from tidelog.broker.replicas.watchers import Watcher as Watcher
@@ -57,8 +65,7 @@ class Replicas(ReplicaWatchers):
         self._metadata = metadata
         self._broker_id = broker_id
         self._lives = ReplicaLives()
-        self.roles: Roles | None = None
-        """Set before `recover`; None where nothing is served."""
+        self._roles: Roles = NoRoles()
         self._applied: Image = Image()
         self._inherited: Mapping[str, str] = {}
         self._to_remove: list[Replica] = []
@@ -71,9 +78,11 @@ class Replicas(ReplicaWatchers):
         self._opening = asyncio.Semaphore(OPENINGS_MAX)
         self._scope: TaskScope | None = None
         self._waiters: list[tuple[int, asyncio.Future[None]]] = []
-        for directory in self.directories:
-            directory.on_advanced = self._on_advanced
-            directory.on_moved = self._on_moved
+
+    def announce_to(self, roles: Roles) -> None:
+        """Tell what each replica is by the image, from the opening on."""
+        assert isinstance(self._roles, NoRoles), "one acts on roles"
+        self._roles = roles
 
     async def recover(self) -> RecoverySummary:
         """Open everything that the image places here; before anything is served."""
@@ -88,8 +97,13 @@ class Replicas(ReplicaWatchers):
             if isinstance(home, LogDirectory):
                 wanted.setdefault(home, {})[key] = wanted_of(partition, settings)
         opened: dict[PartitionKey, tuple[LogDirectory, PartitionLog]] = {}
+        events = LogEvents(
+            on_advanced=self._on_advanced,
+            on_moved=self._on_moved,
+            on_stopped=self._lives.note_stopped,
+        )
         for directory in self.directories:
-            logs = await directory.open(wanted.get(directory, {}), summary)
+            logs = await directory.open(wanted.get(directory, {}), summary, events)
             opened.update((key, (directory, log)) for key, log in logs.items())
         self._serve(image, placed, opened, is_start=True)
         return summary
@@ -128,9 +142,8 @@ class Replicas(ReplicaWatchers):
         failure = replica.log.failure
         assert failure is not None, f"{key} is in order"
         self._lives.begin_opening(key, failure)
-        if self.roles is not None:
-            self.roles.stand_by(key)
-            self._settle_roles()
+        self._roles.stand_by(key)
+        self._roles.settle()
         self._on_advanced(key)
         try:
             await self._open(key, replica.directory)
@@ -149,12 +162,11 @@ class Replicas(ReplicaWatchers):
             self.irreplaceable.pop(key, None)
             directory.configure(key, what[2])
             self._place(key, what, (directory, log), was_here=True)
-            self._settle_roles()
+            self._roles.settle()
             self._on_advanced(key)
             return
         # It was moved away, or its topic deleted, meanwhile.
-        if self.roles is not None:
-            self.roles.drop(key)
+        self._roles.drop(key)
         are_gone = await directory.remove(key)
         self._homes.note_removed(key, directory, are_gone=are_gone)
         self._lives.be_gone(key)
@@ -184,7 +196,7 @@ class Replicas(ReplicaWatchers):
         partition = self._applied.partition(key.topic_id, key.partition)
         if replica is not None and partition is not None and self._is_held_in(partition):
             self._tell_role(replica, partition)
-            self._settle_roles()
+            self._roles.settle()
 
     def _is_held_in(self, partition: PartitionImage) -> bool:
         return self._broker_id in partition.replicas
@@ -201,8 +213,7 @@ class Replicas(ReplicaWatchers):
             return ""
         # Nobody else removes it, nor makes it again, until it is back.
         self._lives.set_aside(key)
-        if self.roles is not None:
-            self.roles.drop(key)
+        self._roles.drop(key)
         self._on_advanced(key)
         are_gone = await directory.remove(key, kept_as=kept_as)
         self._homes.note_removed(key, directory, are_gone=are_gone)
@@ -215,7 +226,7 @@ class Replicas(ReplicaWatchers):
         what = self._what(key)
         if what is not None and self._lives.served(key) is None:
             self._place(key, what, None, was_here=False)
-            self._settle_roles()
+            self._roles.settle()
 
     def _follow(self, image: Image) -> None:
         inherited = inherited_by_topics(image, self._broker_id)
@@ -244,6 +255,14 @@ class Replicas(ReplicaWatchers):
     def __iter__(self) -> Iterator[Replica]:
         """Those that are held here."""
         return iter(self._lives)
+
+    def stopped(self) -> list[Replica]:
+        """Those that have stopped, by themselves or with their directory."""
+        return self._lives.stopped()
+
+    async def wait_stopped(self) -> None:
+        """Until one has stopped; at once if one has."""
+        await self._lives.wait_stopped()
 
     def name_of(self, topic_id: TopicId, partition: int) -> str:
         """A partition in the words of people, for errors."""
@@ -346,13 +365,12 @@ class Replicas(ReplicaWatchers):
         is_start: bool = False,
     ) -> None:
         """Take over what changed; a new partition has no file until its first batch."""
-        if self.roles is not None:
-            self.roles.on_image(image)
+        self._roles.on_image(image)
         self._follow_known(image)
         for key, what in placed.items():
             was_here = is_start or self._lives.is_known(key)
             self._place(key, what, opened.get(key), was_here=was_here)
-        self._settle_roles()
+        self._roles.settle()
         self._applied = image
         waiting, self._waiters = self._waiters, []
         for version, waiter in waiting:
@@ -360,10 +378,6 @@ class Replicas(ReplicaWatchers):
                 self._waiters.append((version, waiter))
             elif not waiter.done():
                 waiter.set_result(None)
-
-    def _settle_roles(self) -> None:
-        if self.roles is not None:
-            self.roles.settle()
 
     def _place(
         self,
@@ -384,9 +398,9 @@ class Replicas(ReplicaWatchers):
                 self._await_opening(key, home)
                 return
             found = (home, home.add(key, wanted_of(partition, settings)))
-        if self.roles is not None and self._lives.served(key) is not None:
+        if self._lives.served(key) is not None:
             # Given up where it was: that directory has failed.
-            self.roles.drop(key)
+            self._roles.drop(key)
         directory, log = found
         replica = Replica(
             log=log,
@@ -402,9 +416,9 @@ class Replicas(ReplicaWatchers):
 
     def _await_opening(self, key: PartitionKey, home: LogDirectory) -> None:
         """Files of it lie there that nobody has opened yet."""
-        if self._lives.served(key) is not None and self.roles is not None:
+        if self._lives.served(key) is not None:
             # Given up where it was: that directory has failed.
-            self.roles.drop(key)
+            self._roles.drop(key)
         self._lives.begin_opening(key, opening(key, home.name))
         self._to_open.append((key, home))
         self._open_orphans()
@@ -437,8 +451,7 @@ class Replicas(ReplicaWatchers):
         if partition is not None and replica.directory.is_open:
             # Who waits for a commit is to ask the one that leads now.
             replica.directory.owner.follow(replica.log, partition.leader_epoch)
-        if self.roles is not None:
-            self.roles.drop(key)
+        self._roles.drop(key)
         self._on_advanced(key)
 
     def _inherit(self, image: Image) -> None:
@@ -458,8 +471,7 @@ class Replicas(ReplicaWatchers):
         replica.directory.configure(key, settings)
         replica = msgspec.structs.replace(replica, settings=settings)
         self._lives.take_over(replica)
-        if self.roles is not None:
-            self.roles.configure(key, is_flush_sync=settings.is_flush_sync)
+        self._roles.configure(key, is_flush_sync=settings.is_flush_sync)
         return replica
 
     def _take_over(
@@ -482,8 +494,8 @@ class Replicas(ReplicaWatchers):
 
     def _tell_role(self, replica: Replica, partition: PartitionImage) -> None:
         """Whoever acts on it; nobody, where its directory could not be opened."""
-        if self.roles is not None and replica.directory.is_open:
-            self.roles.take(
+        if replica.directory.is_open:
+            self._roles.take(
                 replica.log,
                 replica.directory.owner,
                 partition,

@@ -44,6 +44,35 @@ class Roles(Protocol):
         """The image is taken over."""
 
 
+class NoRoles:
+    """Nobody acts on it: where nothing is led or followed."""
+
+    def on_image(self, image: Image) -> None:
+        """See `Roles`."""
+
+    def take(
+        self,
+        log: PartitionLog,
+        owner: DirectoryOwner,
+        partition: PartitionImage,
+        *,
+        is_flush_sync: bool,
+    ) -> None:
+        """See `Roles`."""
+
+    def configure(self, key: PartitionKey, *, is_flush_sync: bool) -> None:
+        """See `Roles`."""
+
+    def drop(self, key: PartitionKey) -> None:
+        """See `Roles`."""
+
+    def stand_by(self, key: PartitionKey) -> None:
+        """See `Roles`."""
+
+    def settle(self) -> None:
+        """See `Roles`."""
+
+
 class Replica(msgspec.Struct, frozen=True, kw_only=True):
     """A partition that this broker holds."""
 

@@ -16,6 +16,7 @@ from tidelog.broker.replication.repair.repair import Repair
 from tidelog.broker.replication.shared.messages import DEFAULT_REPLICATION_LIMITS, ReplicationLimits
 from tidelog.broker.replication.tasks.controller_calls import ControllerCalls
 from tidelog.broker.replication.tasks.fetchers import Fetchers
+from tidelog.broker.replication.tasks.follower_streams import FollowerStreams
 from tidelog.broker.replication.tasks.in_sync_keeper import InSyncKeeper
 from tidelog.broker.replication.tasks.leader_stream import ReplicaFetchHandler
 from tidelog.broker.replication.tasks.roles import RoleKeeper
@@ -48,7 +49,10 @@ class BrokerReplication:
         calls = ControllerCalls(
             controller, cluster_id=cluster_id, broker_id=broker_id, broker_epoch=broker_epoch
         )
-        self.in_sync = InSyncKeeper(clock, calls, broker_id=broker_id)
+        self._streams = FollowerStreams()
+        self.in_sync = InSyncKeeper(
+            clock, calls, broker_id=broker_id, told_by=self._streams.told_by
+        )
         self.repair = Repair(replicas, source, clock, calls, log_events, broker_id=broker_id)
         self.log_ends = LogEnds(replicas, source, clock, calls, broker_id=broker_id)
         self.reopening = Reopening(replicas, clock, log_events)
@@ -64,7 +68,7 @@ class BrokerReplication:
             address_of=address_of,
             limits=limits,
         )
-        replicas.roles = RoleKeeper(broker_id, self.in_sync, self.fetchers.set_followed)
+        replicas.announce_to(RoleKeeper(broker_id, self.in_sync, self.fetchers.set_followed))
         self._handler = ReplicaFetchHandler(
             replicas,
             source,
@@ -72,16 +76,16 @@ class BrokerReplication:
             cluster_id=cluster_id,
             on_follower_position=self.in_sync.on_follower_position,
             on_follower_gone=self.in_sync.on_follower_gone,
+            streams=self._streams,
             limits=limits,
         )
-        self.in_sync.told_by = self._handler.told_by
         self._rpc = ReplicaRpc(self._handler)
 
     def check(self) -> None:
         """Fails if an invariant of replication does not hold: the simulator asks after steps."""
         for in_sync in self.in_sync.sets:
             in_sync_invariants.check(in_sync)
-        for led in self._handler.in_force:
+        for led in self._streams.sessions:
             leader_invariants.check(led)
         for followed in self.fetchers.sessions:
             follower_invariants.check(followed)

@@ -397,6 +397,12 @@ class Advanced(msgspec.Struct, frozen=True, kw_only=True):
     key: PartitionKey
 
 
+class Stopped(msgspec.Struct, frozen=True, kw_only=True):
+    """The partition has stopped, by itself or with its directory: see to it."""
+
+    key: PartitionKey
+
+
 class Moved(msgspec.Struct, frozen=True, kw_only=True):
     """Of a replica that is not the only one the log's end or its flushed offset moved."""
 
@@ -416,5 +422,6 @@ Effect = (
     | Done
     | Refuse
     | Advanced
+    | Stopped
     | Moved
 )

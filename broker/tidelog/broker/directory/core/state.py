@@ -18,6 +18,7 @@ from tidelog.broker.directory.core.messages import (
     Done,
     Effect,
     Refuse,
+    Stopped,
     Written,
 )
 from tidelog.broker.directory.core.partition import FlushDue, Partition
@@ -112,8 +113,12 @@ class DirectoryState:
         self._effects.append(Done(token=token, offset=offset))
 
     def tell_readers(self, key: PartitionKey) -> None:
-        """The watermark or the start has moved, or the partition has stopped."""
+        """The watermark or the start has moved."""
         self._effects.append(Advanced(key=key))
+
+    def tell_stopped(self, key: PartitionKey) -> None:
+        """The partition has stopped: readers wait in vain, and somebody has to see to it."""
+        self._effects += [Advanced(key=key), Stopped(key=key)]
 
     # -- partitions -------------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ def stop(state: DirectoryState, error: TidelogError) -> None:
         _refuse_held(state, partition, error)
         if partition.log.failure is None:
             partition.log.stop(error)
-            state.tell_readers(partition.log.key)
+            state.tell_stopped(partition.log.key)
         refuse_commits(state, partition, error)
     state.refuse_all((append.token for append in state.queue), error)
     state.refuse_awaiting(state.awaiting, error)
@@ -63,7 +63,7 @@ def fail_partition(
     partition.log.stop(error, kept_apart_at=kept_apart_at)
     refuse_waiting(state, partition, error)
     refuse_commits(state, partition, error)
-    state.tell_readers(key)
+    state.tell_stopped(key)
 
 
 def refuse_waiting(state: DirectoryState, partition: Partition, error: TidelogError) -> None:

@@ -8,7 +8,7 @@ state outside the core's step. Stops 6, 8 and 9 of a record's walk.
 import asyncio
 import contextlib
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from typing import assert_never
+from typing import Final, assert_never
 
 import msgspec
 
@@ -29,6 +29,7 @@ from tidelog.broker.directory.core.messages import (
     ReleaseFiles,
     RemoveDirectory,
     RemoveFiles,
+    Stopped,
     Truncate,
     TruncateEnded,
     Write,
@@ -63,6 +64,20 @@ def _nobody_waits(key: PartitionKey) -> None:
     del key
 
 
+class LogEvents(msgspec.Struct, frozen=True, kw_only=True):
+    """Who is told what becomes of the logs of a directory. Called on the loop; must not block."""
+
+    on_advanced: Callable[[PartitionKey], None] = _nobody_waits
+    """A partition's high watermark or start has moved, or it has stopped."""
+    on_moved: Callable[[PartitionKey], None] = _nobody_waits
+    """The log's end or its flushed offset has moved, of one of several replicas."""
+    on_stopped: Callable[[PartitionKey], None] = _nobody_waits
+    """The partition has stopped, by itself or with its directory."""
+
+
+NOBODY_WAITS: Final = LogEvents()
+
+
 class DirectoryOwner(OwnerRequests):
     """One a data directory. `run()` is the owning task."""
 
@@ -70,9 +85,8 @@ class DirectoryOwner(OwnerRequests):
         self,
         disk: Disk,
         marks: MarksFile,
+        events: LogEvents = NOBODY_WAITS,
         *,
-        on_advanced: Callable[[PartitionKey], None],
-        on_moved: Callable[[PartitionKey], None] | None = None,
         queued_bytes_max: int = QUEUED_BYTES_MAX,
         flush_interval_ms: int = FLUSH_INTERVAL_MS,
     ) -> None:
@@ -89,8 +103,10 @@ class DirectoryOwner(OwnerRequests):
         """Tails cut off, and logs emptied, since the start."""
         self._retired: list[File] = []
         """Replaced marks files: open, they would keep their bytes on the disk."""
-        self._on_advanced = on_advanced
-        self._on_moved = on_moved or _nobody_waits
+        self.on_advanced = events.on_advanced
+        """To be replaced by none but a simulation that looks at once as well."""
+        self._on_moved = events.on_moved
+        self._on_stopped = events.on_stopped
 
     @property
     def failure(self) -> TidelogError | None:
@@ -200,9 +216,11 @@ class DirectoryOwner(OwnerRequests):
             case Written():
                 self._written(effect)
             case Advanced():
-                self._on_advanced(effect.key)
+                self.on_advanced(effect.key)
             case Moved():
                 self._on_moved(effect.key)
+            case Stopped():
+                self._on_stopped(effect.key)
             case Done():
                 self._done(effect)
             case Refuse():

@@ -35,13 +35,20 @@ ReadSegment = Callable[[SegmentKey, int, int], Awaitable[bytes]]
 class Lookups:
     """One a data directory; whoever calls it pins the segment."""
 
-    def __init__(self, read: ReadSegment, sidecars: SidecarReader) -> None:
+    def __init__(
+        self,
+        read: ReadSegment,
+        sidecars: SidecarReader,
+        *,
+        on_damaged: Callable[[SegmentKey], None],
+    ) -> None:
+        """`on_damaged` is told once of a sidecar that is missing or damaged, until it has been made
+        again."""
         self._read = read
         self._sidecars = sidecars
         self._walked: Recent[SegmentKey, SparseIndex] = Recent(WALKED_INDEXES_MAX)
         self._reported: Recent[SegmentKey, Summary] = Recent(REPORTED_SIDECARS_MAX)
-        self.on_damaged: Callable[[SegmentKey], None] = lambda key: None
-        """Told once of a sidecar that is missing or damaged, until it has been made again."""
+        self._on_damaged = on_damaged
 
     async def floor(self, segment: Segment, offset: int) -> Place:
         """The last known batch that begins at or below the offset, else the first one."""
@@ -98,7 +105,7 @@ class Lookups:
             raise error
         if self._reported.get(summary.key) is not summary:
             self._reported.put(summary.key, summary)
-            self.on_damaged(summary.key)
+            self._on_damaged(summary.key)
 
     async def _walk(self, segment: Segment, summary: Summary, error: TidelogError) -> SparseIndex:
         """The same index from the segment's batches."""

@@ -22,6 +22,7 @@ the order in which they came, so that scans leave readers of the port's pool to 
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Final, Protocol
 
@@ -96,9 +97,20 @@ class Batches(msgspec.Struct, frozen=True):
 class LogReader:
     """One a data directory."""
 
-    def __init__(self, files: LogFiles, sidecars: SidecarReader | None = None) -> None:
+    def __init__(
+        self,
+        files: LogFiles,
+        sidecars: SidecarReader | None = None,
+        *,
+        on_damaged: Callable[[SegmentKey], None] | None = None,
+    ) -> None:
+        """`on_damaged` is told of sidecars that are to be made again; None: nobody makes them."""
         self._files = files
-        self.lookups = Lookups(files.read, sidecars or SidecarReader(files.read_sidecar))
+        self.lookups = Lookups(
+            files.read,
+            sidecars or SidecarReader(files.read_sidecar),
+            on_damaged=on_damaged or _nobody_makes_it_again,
+        )
         self._cold_reads = asyncio.Semaphore(COLD_READS_MAX)
 
     async def read(
@@ -256,3 +268,7 @@ def _take(walk: Walk, max_bytes: int, bound: int) -> Batches:
     is_all = start == 0 and walk.position == len(walk.data)
     data = walk.data if is_all else walk.data[start : walk.position]
     return Batches(data, Offset(walk.next_offset))
+
+
+def _nobody_makes_it_again(key: SegmentKey) -> None:
+    del key

@@ -61,10 +61,11 @@ class Reopening:
     async def run(self) -> None:
         """Until cancelled."""
         while True:
+            await self._replicas.wait_stopped()
             await self._clock.sleep(LOOK_MS)
             now_ms = self._clock.monotonic_ns() // _NS_PER_MS
             self._forget(now_ms)
-            for replica in [each for each in self._replicas if may_be_opened(each)]:
+            for replica in [each for each in self._replicas.stopped() if may_be_opened(each)]:
                 if self._is_due(replica, now_ms):
                     await self._open(replica)
 

@@ -9,8 +9,9 @@ is reported as that: others lead until it is opened again (`reopening`), no file
     the log has stopped: STORAGE_CORRUPT ──▶ ReportDamagedReplicas, again until it is answered
       ──▶ the image counts on others ──▶ files aside ──▶ an empty log follows ──▶ in sync again
 
-Damage that somebody reads, and damage that the scrubber or a start finds, stop the log alike; so
-one look at all logs now and then is enough.
+Damage that somebody reads, and damage that the scrubber or a start finds, stop the log alike: one
+that has stopped is heard of (`Replicas.wait_stopped`), and looked at now and then until it is in
+order.
 """
 
 from collections.abc import Sequence
@@ -72,9 +73,10 @@ class Repair:
     async def run(self) -> None:
         """Until cancelled."""
         while True:
+            await self._replicas.wait_stopped()
             await self._clock.sleep(LOOK_MS)
-            damaged = [each for each in self._replicas if _is_damaged(each)]
-            stopped = [each for each in self._replicas if _has_stopped(each)]
+            stopped = [each for each in self._replicas.stopped() if _has_stopped(each)]
+            damaged = [each for each in stopped if _is_damaged(each)]
             for replica in stopped:
                 self._tell_once(replica)
             unread = [each for each in stopped if may_be_opened(each)]

@@ -40,7 +40,9 @@ class FetchContext:
         broker_epoch: Callable[[], BrokerEpoch],
         address_of: Callable[[BrokerId], str | None],
         limits: ReplicationLimits,
+        on_settled: Callable[[PartitionKey], None],
     ) -> None:
+        """`on_settled` is called when nothing is under way in a log any more."""
         self.replicas = replicas
         self.network = network
         self.clock = clock
@@ -52,8 +54,7 @@ class FetchContext:
         self.limits = limits
         self._metadata = metadata
         self._throttle = Throttle()
-        self.on_settled: Callable[[PartitionKey], None] = _nobody_waits
-        """Called when nothing is under way in a log any more."""
+        self._on_settled = on_settled
         self._under_way: dict[PartitionKey, int] = {}
         self._sessions = 0
         self.copied_bytes: dict[Lane, int] = dict.fromkeys(Lane, 0)
@@ -90,7 +91,7 @@ class FetchContext:
             self._under_way[key] = left
         else:
             del self._under_way[key]
-            self.on_settled(key)
+            self._on_settled(key)
 
     def throttle(self) -> Throttle:
         """At the rate that the metadata say now."""
@@ -101,7 +102,3 @@ class FetchContext:
     def now_ms(self) -> int:
         """Monotonic."""
         return self.clock.monotonic_ns() // _NS_PER_MS
-
-
-def _nobody_waits(key: PartitionKey) -> None:
-    del key

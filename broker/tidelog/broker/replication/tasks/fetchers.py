@@ -69,8 +69,8 @@ class Fetchers:
             broker_epoch=broker_epoch,
             address_of=address_of,
             limits=limits,
+            on_settled=self._on_settled,
         )
-        self._context.on_settled = self._on_settled
         self._replicas = replicas
         self._followed: dict[PartitionKey, Followed] = {}
         self._lane_of: dict[PartitionKey, FetchLane] = {}

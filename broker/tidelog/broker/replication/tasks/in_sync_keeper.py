@@ -79,12 +79,13 @@ class InSyncKeeper:
         calls: InSyncCalls,
         *,
         broker_id: BrokerId,
+        told_by: ToldBy | None = None,
     ) -> None:
+        """`told_by` asks the streams; None: nobody pulls anything."""
         self._clock = clock
         self._calls = calls
         self._broker_id = broker_id
-        self.told_by: ToldBy = _nobody_told
-        """Set by whoever puts the streams beside this."""
+        self._told_by = told_by or _nobody_told
         self._lag_ms = _lag_ms(Image())
         self._held: dict[PartitionKey, _Held] = {}
         self._brokers = _Brokers()
@@ -148,7 +149,7 @@ class InSyncKeeper:
         for broker_id in led.replicas:
             if broker_id == self._broker_id or held.set.position(broker_id) is not None:
                 continue
-            told = self.told_by(held.log, broker_id)
+            told = self._told_by(held.log, broker_id)
             if told is not None:
                 self.on_follower_position(told)
 

@@ -1,13 +1,12 @@
 """The leader's end of replication streams: what followers ask, and what they are sent.
 
-Owns which stream of a follower and lane is in force. Messages of a superseded stream change
-nothing: an old position, delivered late, would promise what the follower has lost since. The thin
-part around `LeaderSession`: one task takes requests, one reads the logs and sends. Stop 7 of a
+The thin part around `LeaderSession`: one task takes requests, one reads the logs and sends. A
+stream that another one has superseded changes nothing any more (`follower_streams`). Stop 7 of a
 record's walk.
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Final, Protocol
 
 from tidelog.broker.directory.core.positions import FollowerAt
@@ -26,6 +25,7 @@ from tidelog.broker.replication.shared.messages import (
     OnFollowerPosition,
     ReplicationLimits,
 )
+from tidelog.broker.replication.tasks.follower_streams import FollowerStreams
 from tidelog.broker.shared.errors import fresh
 from tidelog.metadata_quorum.port import ImageSource
 from tidelog.ports import Clock, TaskScope
@@ -36,7 +36,6 @@ from tidelog.wire.refusals import invalid
 
 TRIED: Final = "send copies to a follower"
 _NS_PER_MS: Final = 1_000_000
-_NO_STREAM: Final = (BrokerEpoch(-1), -1)
 
 
 class FollowerEnd(Protocol):
@@ -67,6 +66,7 @@ class ReplicaFetchHandler:
         cluster_id: str,
         on_follower_position: OnFollowerPosition,
         on_follower_gone: OnFollowerGone | None = None,
+        streams: FollowerStreams | None = None,
         limits: ReplicationLimits = DEFAULT_REPLICATION_LIMITS,
     ) -> None:
         self.replicas = replicas
@@ -77,48 +77,16 @@ class ReplicaFetchHandler:
         self._on_follower_gone = on_follower_gone
         self.tail = Tail(limits.tail_bytes_max)
         self._cluster_id = cluster_id
-        self._streams: dict[tuple[BrokerId, Lane], LeaderStream] = {}
-        self._newest: dict[tuple[BrokerId, Lane], tuple[BrokerEpoch, int]] = {}
-        """Epoch and session of the stream in force, also after its end."""
-
-    @property
-    def in_force(self) -> Iterator[LeaderSession]:
-        """The leader's end of every stream, for whoever checks them."""
-        return (stream.session for stream in self._streams.values())
+        self.streams = streams or FollowerStreams()
+        """Those in force."""
 
     def tell_gone(
         self, keys: Iterable[PartitionKey], broker_id: BrokerId, broker_epoch: BrokerEpoch
     ) -> None:
         """A lane has let these go: what it said of them holds no more, but for what another has."""
-        if self._on_follower_gone is None:
-            return
-        sessions = [
-            stream.session for (each, _), stream in self._streams.items() if each == broker_id
-        ]
-        for key in keys:
-            if not any(key in session.partitions for session in sessions):
+        if self._on_follower_gone is not None:
+            for key in self.streams.left(keys, broker_id):
                 self._on_follower_gone(key, broker_id, broker_epoch)
-
-    def told_by(self, log: PartitionLog, broker_id: BrokerId) -> FollowerAt | None:
-        """Where a follower stands in the log, as it said last on a stream that holds it."""
-        newest: FollowerAt | None = None
-        for lane in Lane:
-            stream = self._streams.get((broker_id, lane))
-            held = None if stream is None else stream.session.partitions.get(log.key)
-            if stream is not None and held is not None and held.log is log:
-                told = stream.follower_at(held.position)
-                if newest is None or newest.is_behind(told):
-                    newest = told
-        return newest
-
-    def comes_late(self, broker_id: BrokerId, position: FollowerPosition) -> bool:
-        """Whether the follower has said more since, on its other lane."""
-        for lane in Lane:
-            stream = self._streams.get((broker_id, lane))
-            held = None if stream is None else stream.session.partitions.get(position.key)
-            if held is not None and held.position.partition_epoch > position.partition_epoch:
-                return True
-        return False
 
     async def serve(self, end: FollowerEnd) -> None:
         """One stream, to its end."""
@@ -130,16 +98,14 @@ class ReplicaFetchHandler:
         if ask.lane is None or ask.session_sequence != 1:
             raise invalid("pull copies", "a stream begins with its lane and a full start")
         stream = LeaderStream(self, end, ask.broker_id, ask.broker_epoch, ask.lane)
-        which = (ask.broker_id, ask.lane)
-        self._supersede(which, (ask.broker_epoch, ask.session_id), stream)
+        self.streams.begin(ask.broker_id, ask.lane, ask.session_id, stream)
         try:
             await stream.run(ask)
         finally:
             # Whoever is still there begins anew, and says it again.
             pulled = list(stream.session.partitions)
             stream.close()
-            if self._streams.get(which) is stream:
-                del self._streams[which]
+            self.streams.end(ask.broker_id, ask.lane, stream)
             self.tell_gone(pulled, ask.broker_id, ask.broker_epoch)
 
     def find(self, key: PartitionKey, leader_epoch: LeaderEpoch) -> Replica:
@@ -169,13 +135,6 @@ class ReplicaFetchHandler:
         is_recovered = partition is not None and partition.is_recovered_unclean
         return is_recovered and not self.is_in_sync(key, broker_id)
 
-    def sessions(self) -> list[tuple[BrokerId, Lane, int]]:
-        """Streams in force: follower, lane, partitions."""
-        return [
-            (broker_id, lane, len(stream.session.partitions))
-            for (broker_id, lane), stream in self._streams.items()
-        ]
-
     def _check_cluster(self, cluster_id: str) -> None:
         if cluster_id != self._cluster_id:
             raise TidelogError(
@@ -195,31 +154,6 @@ class ReplicaFetchHandler:
                 tried=f"pull copies as broker {broker_id}",
                 happened=f"its epoch is {broker_epoch}, the broker is at {broker.epoch}",
             )
-
-    def _supersede(
-        self,
-        which: tuple[BrokerId, Lane],
-        session: tuple[BrokerEpoch, int],
-        stream: "LeaderStream",
-    ) -> None:
-        """The newer stream counts. Sessions of one broker epoch ascend: what comes late is told."""
-        if session <= self._newest.get(which, _NO_STREAM):
-            raise TidelogError(
-                ErrorCode.UNAVAILABLE,
-                tried=f"pull copies as broker {which[0]}",
-                happened="a newer stream of this broker and lane has begun",
-            )
-        broker_id, epoch = which[0], session[0]
-        for lane in Lane:
-            each = (broker_id, lane)
-            older = self._streams.get(each)
-            if older is not None and (each == which or older.broker_epoch < epoch):
-                del self._streams[each]
-                older.supersede()
-            # What an earlier life of the broker says on the other lane comes late as well.
-            self._newest[each] = max(self._newest.get(each, _NO_STREAM), (epoch, 0))
-        self._newest[which] = session
-        self._streams[which] = stream
 
 
 class LeaderStream:
@@ -311,7 +245,7 @@ class LeaderStream:
 
     def _count(self, position: FollowerPosition) -> None:
         """The owner moves the watermark by it, the policy of the in-sync set judges it."""
-        if self._handler.comes_late(self._broker_id, position):
+        if self._handler.streams.comes_late(self._broker_id, position):
             return
         replica = self._handler.find(position.key, position.leader_epoch)
         at = self.follower_at(position)

@@ -143,11 +143,11 @@ class ClusterWatch:
 
     def _hook(self, node: ClusterNode, directory: LogDirectory) -> None:
         """From now on look at once when a watermark of the directory moves."""
-        if self._hooked.get(node.node_id) is directory:
+        if not directory.is_open or self._hooked.get(node.node_id) is directory:
             return
         self._hooked[node.node_id] = directory
-        original = directory.on_advanced
-        directory.on_advanced = self._advancing(node, original)
+        owner = directory.owner
+        owner.on_advanced = self._advancing(node, owner.on_advanced)
 
     def _advancing(
         self, node: ClusterNode, original: Callable[[PartitionKey], None]

@@ -198,9 +198,9 @@ def truncate_to_the_watermark() -> Substitution:
     original = DirectoryOwner.change
 
     async def change(self: DirectoryOwner, order: TrimHead | TruncateTail | RestartLog) -> Offset:
-        if isinstance(order, TruncateTail):
-            watermark = self._core.state.partitions[order.key].log.high_watermark
-            offset = min(order.offset, watermark)
+        partition = self._core.state.partitions.get(order.key)
+        if isinstance(order, TruncateTail) and partition is not None:
+            offset = min(order.offset, partition.log.high_watermark)
             return await original(self, msgspec.structs.replace(order, offset=offset))
         return await original(self, order)
 
