@@ -17,12 +17,11 @@ from tidelog.client.types.admin import (
     ElectionType,
     NewPartitions,
 )
-from tidelog.client.wire.calls import read_error
+from tidelog.client.wire.calls import error_of
 from tidelog.v1 import (
     broker_admin_pb2,
     common_pb2,
     config_admin_pb2,
-    errors_pb2,
     partition_admin_pb2,
     topic_admin_pb2,
 )
@@ -54,10 +53,6 @@ Place = tuple[bytes, int]
 """Topic id and partition."""
 
 
-def _error(error: errors_pb2.Error, *, is_set: bool) -> TidelogError | None:
-    return read_error(error) if is_set and error.code else None
-
-
 def delete_topics_request(topics: Iterable[str | bytes], *, validate_only: bool) -> bytes:
     """A text is a name, bytes are an id."""
     selectors = [
@@ -75,8 +70,7 @@ def read_deleted_topics(data: bytes) -> list[DeletedTopic | TidelogError]:
     """One for each topic, in order."""
     answer = topic_admin_pb2.DeleteTopicsResponse.FromString(data)
     return [
-        _error(result.error, is_set=result.HasField("error"))
-        or DeletedTopic(name=result.name, topic_id=result.topic_id)
+        error_of(result.error) or DeletedTopic(name=result.name, topic_id=result.topic_id)
         for result in answer.results
     ]
 
@@ -103,8 +97,7 @@ def read_partition_counts(data: bytes) -> list[tuple[str, int] | TidelogError]:
     """Topic and its number of partitions now."""
     answer = topic_admin_pb2.CreatePartitionsResponse.FromString(data)
     return [
-        _error(result.error, is_set=result.HasField("error"))
-        or (result.topic, result.partition_count)
+        error_of(result.error) or (result.topic, result.partition_count)
         for result in answer.results
     ]
 
@@ -125,10 +118,7 @@ def delete_records_request(points: Iterable[tuple[bytes, int, int]]) -> bytes:
 def read_trims(data: bytes) -> list[int | TidelogError]:
     """The first offset that each partition keeps, in order."""
     answer = topic_admin_pb2.DeleteRecordsResponse.FromString(data)
-    return [
-        _error(result.error, is_set=result.HasField("error")) or result.log_start_offset
-        for result in answer.results
-    ]
+    return [error_of(result.error) or result.log_start_offset for result in answer.results]
 
 
 def _target(resource: ConfigResource) -> config_admin_pb2.ConfigTarget:
@@ -148,7 +138,7 @@ def read_configs(
     """One for each resource, in order."""
     answer = config_admin_pb2.DescribeConfigsResponse.FromString(data)
     return [
-        _error(found.error, is_set=found.HasField("error"))
+        error_of(found.error)
         or ConfigDescription(
             resource=resource, entries=tuple(_config_entry(value) for value in found.values)
         )
@@ -189,7 +179,7 @@ def alter_configs_request(resources: Iterable[ConfigResource], *, validate_only:
 def read_alterations(data: bytes) -> list[TidelogError | None]:
     """One for each resource, in order; None: it is changed."""
     answer = config_admin_pb2.AlterConfigsResponse.FromString(data)
-    return [_error(each.error, is_set=each.HasField("error")) for each in answer.results]
+    return [error_of(each.error) for each in answer.results]
 
 
 def _partition(place: Place) -> common_pb2.TopicPartition:
@@ -217,7 +207,7 @@ def reassignments_request(
 def read_reassignment_results(data: bytes) -> list[TidelogError | None]:
     """One for each move, in order; None: it has begun, is called off, or nothing was to be done."""
     answer = partition_admin_pb2.AlterReassignmentsResponse.FromString(data)
-    return [_error(each.error, is_set=each.HasField("error")) for each in answer.results]
+    return [error_of(each.error) for each in answer.results]
 
 
 def list_reassignments_request() -> bytes:
@@ -270,7 +260,7 @@ def read_elections(data: bytes) -> list[tuple[bytes, int, int, TidelogError | No
             each.partition.topic_id,
             each.partition.partition,
             each.leader_id,
-            _error(each.error, is_set=each.HasField("error")),
+            error_of(each.error),
         )
         for each in answer.results
     ]

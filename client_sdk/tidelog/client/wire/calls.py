@@ -24,7 +24,7 @@ from tidelog.client.types.records import (
     TopicDescription,
 )
 from tidelog.client.wire.cut import cut_answer
-from tidelog.contract.errors import read_place
+from tidelog.contract.errors import error_in, read_place
 from tidelog.contract.fetch import position_message
 from tidelog.contract.offsets import query_message, read_answer
 from tidelog.v1 import (
@@ -75,13 +75,14 @@ def read_error(error: errors_pb2.Error) -> TidelogError:
     )
 
 
+def error_of(error: errors_pb2.Error) -> TidelogError | None:
+    """The error of a part of an answer; None: it has none."""
+    return error_in(error, read_error)
+
+
 def read_error_bytes(data: bytes) -> TidelogError:
     """The same from the trailer of a failed call."""
     return read_error(errors_pb2.Error.FromString(data))
-
-
-def _error_in(error: errors_pb2.Error, *, is_set: bool) -> TidelogError | None:
-    return read_error(error) if is_set and error.code else None
 
 
 def metadata_request(
@@ -128,7 +129,7 @@ def _read_topic(topic: metadata_pb2.TopicMetadata) -> TopicView:
             )
             for partition in topic.partitions
         ),
-        error=_error_in(topic.error, is_set=topic.HasField("error")),
+        error=error_of(topic.error),
     )
 
 
@@ -181,7 +182,7 @@ def read_produce_answer(broker_id: int, stream: int, data: bytes, wall_ms: int) 
     outcomes: list[Outcome] = []
     hints: list[LeaderHint | None] = []
     for part in answer.response.acknowledgements:
-        refused = _error_in(part.error, is_set=part.HasField("error"))
+        refused = error_of(part.error)
         hint = None
         if refused is not None and part.HasField("leader_id"):
             hint = LeaderHint(leader_id=part.leader_id, leader_epoch=LeaderEpoch(part.leader_epoch))
@@ -198,7 +199,7 @@ def read_produce_answer(broker_id: int, stream: int, data: bytes, wall_ms: int) 
         broker_id=broker_id,
         stream=stream,
         correlation_id=answer.correlation_id,
-        error=_error_in(answer.error, is_set=answer.HasField("error")),
+        error=error_of(answer.error),
         outcomes=tuple(outcomes),
         hints=tuple(hints),
         throttle_ms=answer.response.throttle_ms,
@@ -287,7 +288,7 @@ def _partition_batches(
     return PartitionBatches(
         topic_id=TopicId(part.topic_id),
         partition=PartitionId(part.partition),
-        error=_error_in(part.error, is_set=part.HasField("error")),
+        error=error_of(part.error),
         batches=batches,
         fetch_sum=part.fetch_sum,
         high_watermark=Offset(part.high_watermark),
@@ -328,7 +329,7 @@ def read_created_topics(data: bytes) -> list[CreatedTopic | TidelogError]:
     """One for each topic, in order."""
     answer = admin_pb2.CreateTopicsResponse.FromString(data)
     return [
-        _error_in(result.error, is_set=result.HasField("error"))
+        error_of(result.error)
         or CreatedTopic(
             name=result.name,
             topic_id=result.topic_id,
@@ -349,10 +350,7 @@ def describe_topics_request(names: Iterable[str], *, with_replicas: bool = False
 def read_topic_descriptions(data: bytes) -> list[TopicDescription | TidelogError]:
     """One for each topic."""
     answer = admin_pb2.DescribeTopicsResponse.FromString(data)
-    return [
-        _error_in(topic.error, is_set=topic.HasField("error")) or _read_description(topic)
-        for topic in answer.topics
-    ]
+    return [error_of(topic.error) or _read_description(topic) for topic in answer.topics]
 
 
 def _read_description(topic: admin_pb2.TopicDescription) -> TopicDescription:
@@ -393,7 +391,7 @@ def _read_replica(state: admin_pb2.ReplicaDescription) -> ReplicaDescription:
         caught_up_ago_ms=state.caught_up_ago_ms,
         size_bytes=state.size_bytes if state.is_own else -1,
         is_known=state.is_own,
-        failure=_error_in(state.failure, is_set=state.HasField("failure")),
+        failure=error_of(state.failure),
     )
 
 

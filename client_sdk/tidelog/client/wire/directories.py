@@ -7,9 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from tidelog.client.types.directories import BrokerLogDirs, LogDir, LogDirReplica
-from tidelog.client.wire.calls import read_error
-from tidelog.v1 import common_pb2, errors_pb2, log_dirs_pb2
-from tidelog.wire.errors import TidelogError
+from tidelog.client.wire.calls import error_of
+from tidelog.v1 import common_pb2, log_dirs_pb2
 
 DESCRIBE_LOG_DIRS: Final = "/tidelog.v1.LogDirService/DescribeLogDirs"
 
@@ -35,7 +34,7 @@ def read_log_dirs(data: bytes) -> list[BrokerLogDirs]:
         BrokerLogDirs(
             broker_id=broker.broker_id,
             directories=tuple(_directory(each) for each in broker.directories),
-            failure=_error(broker.error, is_set=broker.HasField("error")),
+            failure=error_of(broker.error),
         )
         for broker in answer.brokers
     ]
@@ -54,13 +53,9 @@ def _directory(directory: log_dirs_pb2.LogDir) -> LogDir:
                 size_bytes=each.size_bytes,
                 log_end_offset=each.log_end_offset,
                 offset_lag=each.lag,
-                failure=_error(each.error, is_set=each.HasField("error")),
+                failure=error_of(each.error),
             )
             for each in directory.replicas
         ),
-        failure=_error(directory.error, is_set=directory.HasField("error")),
+        failure=error_of(directory.error),
     )
-
-
-def _error(message: errors_pb2.Error, *, is_set: bool) -> TidelogError | None:
-    return read_error(message) if is_set else None

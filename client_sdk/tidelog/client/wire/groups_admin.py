@@ -20,9 +20,9 @@ from tidelog.client.types.groups import (
     MemberToRemove,
 )
 from tidelog.client.types.records import OffsetAndMetadata, TopicPartition
-from tidelog.client.wire.calls import read_error
+from tidelog.client.wire.calls import error_of, read_error
 from tidelog.contract.groups import fetch_message, read_fetch_answer
-from tidelog.v1 import common_pb2, coordinator_pb2, errors_pb2, group_admin_pb2, groups_pb2
+from tidelog.v1 import common_pb2, coordinator_pb2, group_admin_pb2, groups_pb2
 from tidelog.wire.calls.groups import FetchOffsets
 from tidelog.wire.errors import TidelogError
 
@@ -51,10 +51,6 @@ _ASSIGNORS: Final = {
     groups_pb2.ASSIGNOR_UNIFORM: "uniform",
     groups_pb2.ASSIGNOR_RANGE: "range",
 }
-
-
-def _error(error: errors_pb2.Error, *, is_set: bool) -> TidelogError | None:
-    return read_error(error) if is_set and error.code else None
 
 
 def list_groups_request(
@@ -95,10 +91,7 @@ def read_descriptions(
 ) -> list[GroupDescription | TidelogError]:
     """One for each group, in order; `names` of topics by id."""
     answer = group_admin_pb2.DescribeGroupsResponse.FromString(data)
-    return [
-        _error(each.error, is_set=each.HasField("error")) or _description(each, names)
-        for each in answer.groups
-    ]
+    return [error_of(each.error) or _description(each, names) for each in answer.groups]
 
 
 def _description(
@@ -166,7 +159,7 @@ def delete_groups_request(groups: Iterable[str], *, validate_only: bool) -> byte
 def read_deleted_groups(data: bytes) -> list[TidelogError | None]:
     """One for each group, in order; None: it is gone."""
     answer = group_admin_pb2.DeleteGroupsResponse.FromString(data)
-    return [_error(each.error, is_set=each.HasField("error")) for each in answer.results]
+    return [error_of(each.error) for each in answer.results]
 
 
 def alter_offsets_request(
@@ -196,10 +189,9 @@ def read_altered_offsets(data: bytes) -> list[list[int | TidelogError] | Tidelog
     """
     answer = group_admin_pb2.AlterGroupOffsetsResponse.FromString(data)
     results: list[int | TidelogError] = [
-        _error(each.error, is_set=each.HasField("error")) or each.previous_offset
-        for each in answer.results
+        error_of(each.error) or each.previous_offset for each in answer.results
     ]
-    whole = _error(answer.error, is_set=answer.HasField("error"))
+    whole = error_of(answer.error)
     if whole is None:
         return [results]
     is_told = any(isinstance(each, TidelogError) for each in results)
@@ -224,7 +216,7 @@ def read_deleted_offsets(data: bytes) -> list[list[TidelogError | None] | Tidelo
     One answer for the whole group: its partitions share a coordinator, which may be asked again.
     """
     answer = group_admin_pb2.DeleteGroupOffsetsResponse.FromString(data)
-    results = [_error(each.error, is_set=each.HasField("error")) for each in answer.results]
+    results = [error_of(each.error) for each in answer.results]
     passing = next((each for each in results if each is not None and each.retriable), None)
     return [results if passing is None else passing]
 
@@ -247,10 +239,7 @@ def read_removed_members(data: bytes) -> list[list[str]]:
 def read_coordinators(data: bytes) -> list[str | TidelogError]:
     """An address for each group, in order."""
     answer = coordinator_pb2.FindCoordinatorsResponse.FromString(data)
-    return [
-        _error(each.error, is_set=each.HasField("error")) or each.address
-        for each in answer.coordinators
-    ]
+    return [error_of(each.error) or each.address for each in answer.coordinators]
 
 
 def fetch_offsets_request(group: str) -> bytes:
