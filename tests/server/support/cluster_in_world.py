@@ -153,6 +153,7 @@ class Cluster:
                 node.start()
             await self.wait(lambda: all(node.ready for node in self.nodes.values()))
             await work(self)
+            self._check()
 
         try:
             self.world.run(main())
@@ -163,10 +164,16 @@ class Cluster:
     async def wait(self, condition: Callable[[], bool], seconds: float = 60) -> None:
         """Until it holds."""
         for _ in range(int(seconds * 100)):
+            self._check()
             if condition():
                 return
             await asyncio.sleep(0.01)
         raise AssertionError("it never came to that")
+
+    def _check(self) -> None:
+        for each in self.nodes.values():
+            if each.node is not None:
+                each.node.view().check_subscriptions()
 
     def client(self) -> PlainClient:
         """Of the first node's address; `call` of this class takes any."""

@@ -16,8 +16,8 @@ from tidelog.server.roles.metadata_side import MetadataSide
 from tidelog.wire.ids import BrokerId
 
 
-def _nothing_replicated() -> None:
-    """Nothing is replicated by a node that is no broker."""
+def _nothing_to_check() -> None:
+    """A node that is no broker replicates nothing and has no streams."""
 
 
 class NodeView(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,8 +31,10 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     """Whether its replicas have opened their logs."""
     image: Image | None
     """The newest metadata that it shows; None: it has none yet."""
-    check_replication: Callable[[], None] = _nothing_replicated
+    check_replication: Callable[[], None] = _nothing_to_check
     """Fails if an invariant of its replication does not hold."""
+    check_subscriptions: Callable[[], None] = _nothing_to_check
+    """Fails if an invariant of a stream of the easy path does not hold."""
     controller_id: BrokerId | None = None
     """Whom it takes for the active controller; None: it knows of none."""
 
@@ -44,7 +46,10 @@ def view_of(
     return NodeView(
         directories=directories,
         replicas=None if broker is None else broker.replicas,
-        check_replication=(_nothing_replicated if broker is None else broker.replication.check),
+        check_replication=_nothing_to_check if broker is None else broker.replication.check,
+        check_subscriptions=(
+            _nothing_to_check if broker is None else broker.groups.subscriptions.check
+        ),
         is_recovered=broker is not None and broker.is_recovered,
         image=None if side is None else side.metadata.image(),
         controller_id=None if side is None else side.metadata.controller_id(),

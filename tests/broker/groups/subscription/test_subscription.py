@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from tidelog.broker.groups.subscription.core import limits
+from tidelog.broker.groups.subscription.core import invariants, limits
 from tidelog.broker.groups.subscription.core.messages import (
     Begin,
     Bounds,
@@ -76,6 +76,7 @@ class Stream:
         self.told: list[Effect] = []
 
     def take(self, effects: list[Effect]) -> list[Effect]:
+        invariants.check(self.core)
         self.told += effects
         return effects
 
@@ -546,3 +547,19 @@ def test_without_a_group_nothing_is_committed() -> None:
     told = stream.last(SendAssignment)
     assert isinstance(told, SendAssignment)
     assert told.assigned == ()
+
+
+def test_where_reading_begins_is_looked_up_again_when_it_was_not_stored_in_time() -> None:
+    stream = reading(P1)
+    stream.pass_time(1_000)
+    stream.answer(assigned(P0, P1))
+    stream.found(committed=-1)
+    assert stream.wanted() == {P1: 0}, "where P0 begins is on its way to be stored"
+    asked = stream.count(FindPositions)
+    for _ in range(limits.NOT_STORED_MS // 1_000):
+        stream.pass_time(1_000)
+        stream.answer(assigned(P0, P1))
+    stream.pass_time(limits.RETRY_MS)
+    assert stream.count(FindPositions) == asked + 1, "nobody would ever ask about P0 again"
+    stream.found(committed=0)
+    assert stream.wanted() == {P0: 0, P1: 0}

@@ -12,7 +12,7 @@ from typing import Final
 
 from tidelog.broker.groups.state.messages import GroupTopic
 from tidelog.broker.groups.state.topics import TopicView, compile_pattern
-from tidelog.broker.groups.subscription.core import limits
+from tidelog.broker.groups.subscription.core import invariants, limits
 from tidelog.broker.groups.subscription.core.messages import Begin
 from tidelog.broker.groups.subscription.core.subscription import Subscription
 from tidelog.broker.groups.subscription.runner import (
@@ -69,6 +69,11 @@ class Subscriptions:
     def count(self) -> int:
         """Streams at the moment."""
         return len(self._runners)
+
+    def check(self) -> None:
+        """Fails if an invariant of a stream does not hold: the simulator asks after steps."""
+        for runner in self._runners:
+            invariants.check(runner.core)
 
     async def run(self) -> None:
         """Until cancelled."""

@@ -72,6 +72,7 @@ class ClusterWatch:
         if view.image is not None:
             self.metadata.see(node.name, node.lives, view.image)
         view.check_replication()
+        view.check_subscriptions()
         for replica in node.replicas():
             self._see(node, replica)
         if view.replicas is not None:

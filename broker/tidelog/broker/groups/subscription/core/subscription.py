@@ -7,7 +7,7 @@ that it does not own, nor give one up while the client may still acknowledge wha
 from collections.abc import Container, Mapping, Sequence
 from typing import Final
 
-from tidelog.broker.groups.subscription.core import limits
+from tidelog.broker.groups.subscription.core import invariants, limits
 from tidelog.broker.groups.subscription.core.commits import (
     NEVER_MS,
     Commits,
@@ -123,7 +123,13 @@ class Subscription:
             return []
         if now_ms >= self._client_due_ms():
             return self._end(self._too_slow())
+        waiting = len(self._commits)
         effects: list[Effect] = list(self._commits.take_late(now_ms))
+        if len(self._commits) < waiting and not all(
+            each.is_ready for each in self._partitions.values()
+        ):
+            # One of them may have said where reading begins: nobody else would ask about it again.
+            self._find_due_ms = min(self._find_due_ms, now_ms + limits.RETRY_MS)
         if now_ms >= self._ready_due_ms:
             return effects + self._end(self._not_ready())
         member = self._member
@@ -157,18 +163,22 @@ class Subscription:
         if member.is_over(now_ms):
             # The answer took longer than the session that it tells of.
             return self._lose(now_ms, silent) + self.tick(now_ms)
-        effects: list[Effect] = []
-        if outcome.assignment is not None:
-            self._has_answer = True
-            wanted = {each.key: each.topic_name for each in outcome.assignment}
-            effects += self._assign(wanted, now_ms)
-        return effects + self._announce() + self._commit(now_ms)
+        if outcome.assignment is None:
+            return self._announce() + self._commit(now_ms)
+        self._has_answer = True
+        wanted = {each.key: each.topic_name for each in outcome.assignment}
+        effects = self._assign(wanted, now_ms) + self._announce() + self._commit(now_ms)
+        # Rare enough for production: what is read and committed from now on stands on it.
+        invariants.check(self)
+        return effects
 
     def on_topics(self, partitions: Mapping[PartitionKey, str], now_ms: int) -> list[Effect]:
         """Without a group: all partitions of the topics, with their names."""
         assert self._member is None, "a member is given its partitions"
         self._has_answer = True
-        return self._assign(partitions, now_ms) + self._announce()
+        effects = self._assign(partitions, now_ms) + self._announce()
+        invariants.check(self)
+        return effects
 
     def _assign(self, wanted: Mapping[PartitionKey, str], now_ms: int) -> list[Effect]:
         for key, topic in wanted.items():
@@ -219,6 +229,7 @@ class Subscription:
         self._find_due_ms = NEVER_MS
         effects = [*self._commits.refuse_all(refusal), ChangeReads(), *self._announce()]
         self._ready_due_ms, self._missing = now_ms + limits.NOT_READY_MS, None
+        invariants.check(self)
         return effects
 
     def _announce(self) -> list[Effect]:
