@@ -8,7 +8,7 @@ from collections import deque
 from typing import Final
 
 from tidelog.broker.transactions.state import limits
-from tidelog.broker.transactions.state.refusals import NO_PRODUCER_ID
+from tidelog.broker.transactions.state.refusals import no_producer_id
 from tidelog.wire.ids import ProducerId
 
 
@@ -25,7 +25,7 @@ class ProducerIdReserve:
     def take(self) -> ProducerId:
         """Returns one that nobody has had; raises COORDINATOR_NOT_AVAILABLE when there is none."""
         if not self._ids:
-            raise NO_PRODUCER_ID
+            raise no_producer_id()
         return self._ids.popleft()
 
     def grant(self, first: ProducerId, count: int) -> None:

@@ -13,11 +13,14 @@ LOADING: Final = TidelogError(
     happened="it is still loading its transactions",
 )
 
-NO_PRODUCER_ID: Final = TidelogError(
-    ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    tried="take a new producer id",
-    happened="the controller has not granted this coordinator any yet",
-)
+
+def no_producer_id() -> TidelogError:
+    """Returns the refusal of what needs a producer id while none is at hand."""
+    return TidelogError(
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        tried="take a new producer id",
+        happened="the controller has not granted this coordinator any yet",
+    )
 
 
 def invalid(tried: str, happened: str) -> TidelogError:
