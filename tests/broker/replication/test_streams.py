@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.broker.support.node_in_world import partition_batch, sealed
-from tests.server.support.cluster_in_world import CLUSTER_ID, Cluster
+from tests.server.support.cluster_in_world import CLUSTER_ID, Cluster, three
 from tests.server.support.replicas_in_world import ReplicatedTopic
 from tidelog.broker.replicas.replicas import Replica
 from tidelog.broker.replication.leader.lanes import has_behind
@@ -38,7 +38,7 @@ def on_three_brokers(work: Work) -> None:
         await topic.in_sync(1, 2, 3)
         await work(cluster, topic)
 
-    Cluster(controllers=3, roles="controller,broker").run(main)
+    three().run(main)
 
 
 def replica_of(cluster: Cluster, topic: ReplicatedTopic, number: int) -> Replica:

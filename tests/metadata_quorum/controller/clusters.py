@@ -158,3 +158,8 @@ def refusal(code: ErrorCode, error: TidelogError | None) -> TidelogError:
 def raised(code: ErrorCode, caught: pytest.ExceptionInfo[TidelogError]) -> TidelogError:
     """The same for an error that was raised."""
     return refusal(code, caught.value)
+
+
+def three(flush: str = "sync", in_sync_min: int = 2) -> Image:
+    """One partition on brokers 1, 2, 3."""
+    return with_topic(cluster(3), (1, 2, 3), flush=flush, in_sync_min=in_sync_min)

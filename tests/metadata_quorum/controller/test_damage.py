@@ -16,11 +16,6 @@ from tidelog.wire.ids import BrokerEpoch, BrokerId, LeaderEpoch
 ONE, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)
 
 
-def three() -> Image:
-    """One partition on 1, 2, 3, two of them needed."""
-    return clusters.with_topic(clusters.cluster(3), (1, 2, 3), in_sync_min=2)
-
-
 def unread(image: Image) -> DamagedReplica:
     """What a broker says that cannot open its log now."""
     return msgspec.structs.replace(damaged(image), may_come_back=True)
@@ -46,7 +41,7 @@ def told(
 
 
 def test_another_leads_when_the_leader_is_damaged() -> None:
-    before = three()
+    before = clusters.three()
     image, error = told(before, ONE)
     assert error is None
     now = partition(image)
@@ -59,7 +54,7 @@ def test_another_leads_when_the_leader_is_damaged() -> None:
 def test_a_damaged_follower_leaves_the_set_and_nobody_lets_it_in_by_what_was_decided_before() -> (
     None
 ):
-    image, error = told(three(), THREE)
+    image, error = told(clusters.three(), THREE)
     assert error is None
     assert (partition(image).leader_id, partition(image).in_sync_replicas) == (ONE, (ONE, TWO))
     again, error = told(image, THREE)
@@ -72,7 +67,7 @@ def test_a_damaged_follower_leaves_the_set_and_nobody_lets_it_in_by_what_was_dec
 
 
 def test_it_leaves_the_eligible_ones_as_well() -> None:
-    image = three()
+    image = clusters.three()
     for broker in (THREE, TWO):
         image = clusters.after(image, fence(image, broker, image.brokers[broker].epoch))
     assert partition(image).eligible_replicas == (TWO,)
@@ -105,7 +100,7 @@ def test_where_those_that_hold_everything_are_away_nobody_leads_until_one_is_bac
 
 
 def test_an_older_leader_epoch_and_a_stranger_are_refused() -> None:
-    image, _ = told(three(), ONE)
+    image, _ = told(clusters.three(), ONE)
     _, error = told(image, ONE, damaged(image, epoch=0))
     refusal(ErrorCode.FENCED_LEADER_EPOCH, error)
     other = clusters.with_topic(clusters.cluster(3), (1, 2), in_sync_min=1)
@@ -116,7 +111,7 @@ def test_an_older_leader_epoch_and_a_stranger_are_refused() -> None:
 
 
 def test_an_older_process_and_a_doubled_report_are_refused_as_a_whole() -> None:
-    image = three()
+    image = clusters.three()
     report = damaged(image)
     with pytest.raises(TidelogError) as caught:
         report_damaged(image, ONE, BrokerEpoch(0), (report,))
@@ -127,7 +122,7 @@ def test_an_older_process_and_a_doubled_report_are_refused_as_a_whole() -> None:
 
 
 def test_another_leads_while_the_leader_cannot_open_its_log() -> None:
-    image, error = told(three(), ONE, unread(three()))
+    image, error = told(clusters.three(), ONE, unread(clusters.three()))
     assert error is None
     now = partition(image)
     assert (now.leader_id, now.in_sync_replicas, now.eligible_replicas) == (TWO, (TWO, THREE), ())
@@ -135,7 +130,7 @@ def test_another_leads_while_the_leader_cannot_open_its_log() -> None:
 
 
 def test_a_follower_that_cannot_open_its_log_leaves_the_set_only() -> None:
-    image, error = told(three(), THREE, unread(three()))
+    image, error = told(clusters.three(), THREE, unread(clusters.three()))
     assert error is None
     assert (partition(image).leader_id, partition(image).in_sync_replicas) == (ONE, (ONE, TWO))
     again, error = told(image, THREE, unread(image))
@@ -144,7 +139,7 @@ def test_a_follower_that_cannot_open_its_log_leaves_the_set_only() -> None:
 
 
 def test_what_cannot_be_opened_stays_eligible_where_too_few_are_left() -> None:
-    image, _ = told(three(), THREE, unread(three()))
+    image, _ = told(clusters.three(), THREE, unread(clusters.three()))
     image, error = told(image, ONE, unread(image))
     assert error is None
     now = partition(image)
@@ -170,7 +165,7 @@ def test_an_eligible_one_that_is_alive_takes_over_from_what_cannot_be_opened() -
 
 
 def test_one_out_of_the_set_has_nothing_to_lose_by_an_unread_log() -> None:
-    image, _ = told(three(), THREE, unread(three()))
+    image, _ = told(clusters.three(), THREE, unread(clusters.three()))
     image, _ = told(image, TWO, unread(image))
     assert partition(image).eligible_replicas == (TWO,)
     after, error = told(image, TWO, unread(image))

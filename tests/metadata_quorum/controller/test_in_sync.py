@@ -19,11 +19,6 @@ from tidelog.wire.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch,
 ONE, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)
 
 
-def three() -> Image:
-    """One partition on 1, 2, 3, two of them needed."""
-    return clusters.with_topic(clusters.cluster(3), (1, 2, 3), in_sync_min=2)
-
-
 def change(image: Image, *members: int) -> InSyncChange:
     """What a leader with the newest metadata would send."""
     now = partition(image)
@@ -59,7 +54,7 @@ def refused(image: Image, wanted: InSyncChange, code: ErrorCode, by: BrokerId = 
 
 
 def test_a_leader_throws_out_and_lets_in() -> None:
-    image, result = asked(three(), change(three(), 1, 2))
+    image, result = asked(clusters.three(), change(clusters.three(), 1, 2))
     assert (result.partition_epoch, result.in_sync_replicas) == (1, (ONE, TWO))
     assert partition(image).eligible_replicas == ()
     image, _ = asked(image, change(image, 1))
@@ -70,8 +65,8 @@ def test_a_leader_throws_out_and_lets_in() -> None:
 
 
 def test_the_same_change_again_is_success_and_changes_nothing() -> None:
-    wanted = change(three(), 1, 2)
-    image, first = asked(three(), wanted)
+    wanted = change(clusters.three(), 1, 2)
+    image, first = asked(clusters.three(), wanted)
     again, second = asked(image, wanted)
     assert again is image
     assert first == second
@@ -80,7 +75,7 @@ def test_the_same_change_again_is_success_and_changes_nothing() -> None:
 def test_a_withdrawal_raises_the_partition_epoch_so_that_an_earlier_request_comes_too_late() -> (
     None
 ):
-    image = three()
+    image = clusters.three()
     image, _ = asked(image, change(image, 1, 2))
     late = change(image, 1, 2, 3)
     withdrawal = msgspec.structs.replace(change(image, 1, 2), is_withdrawal=True)
@@ -94,7 +89,7 @@ def test_a_withdrawal_raises_the_partition_epoch_so_that_an_earlier_request_come
 
 
 def test_an_older_decision_is_refused_with_the_present_state() -> None:
-    image, _ = asked(three(), change(three(), 1, 2))
+    image, _ = asked(clusters.three(), change(clusters.three(), 1, 2))
     stale = msgspec.structs.replace(change(image, 1, 3), partition_epoch=PartitionEpoch(0))
     decided = alter_partitions(image, ONE, image.brokers[ONE].epoch, (stale,))
     (result,) = decided.answer
@@ -107,18 +102,18 @@ def test_an_older_decision_is_refused_with_the_present_state() -> None:
     [(-1, ErrorCode.FENCED_LEADER_EPOCH), (1, ErrorCode.UNKNOWN_LEADER_EPOCH)],
 )
 def test_another_leader_epoch_is_refused(epoch: int, code: ErrorCode) -> None:
-    image = three()
+    image = clusters.three()
     wanted = msgspec.structs.replace(change(image, 1, 2), leader_epoch=LeaderEpoch(epoch))
     refused(image, wanted, code)
 
 
 def test_who_does_not_lead_is_refused() -> None:
-    image = three()
+    image = clusters.three()
     assert "broker 1 leads" in refused(image, change(image, 1, 2), ErrorCode.NOT_LEADER, TWO)
 
 
 def test_a_partition_that_is_not_there_is_refused() -> None:
-    image = three()
+    image = clusters.three()
     nowhere = msgspec.structs.replace(change(image, 1), partition=5)
     refused(image, nowhere, ErrorCode.UNKNOWN_PARTITION)
     other = msgspec.structs.replace(change(image, 1), topic_id=TopicId(bytes(16)))
@@ -127,12 +122,12 @@ def test_a_partition_that_is_not_there_is_refused() -> None:
 
 @pytest.mark.parametrize("members", [(), (2, 3), (1, 1), (1, 9)])
 def test_a_set_that_cannot_be_is_refused(members: tuple[int, ...]) -> None:
-    image = three()
+    image = clusters.three()
     refused(image, change(image, *members), ErrorCode.INVALID_ARGUMENT)
 
 
 def test_a_broker_that_was_started_anew_is_not_let_in_by_mistake() -> None:
-    image, _ = asked(three(), change(three(), 1, 2))
+    image, _ = asked(clusters.three(), change(clusters.three(), 1, 2))
     wanted = change(image, 1, 2, 3)
     older = msgspec.structs.replace(wanted.members[2], broker_epoch=BrokerEpoch(0))
     wanted = msgspec.structs.replace(wanted, members=(*wanted.members[:2], older))
@@ -140,7 +135,7 @@ def test_a_broker_that_was_started_anew_is_not_let_in_by_mistake() -> None:
 
 
 def test_a_fenced_a_stopping_and_a_diskless_broker_are_not_let_in() -> None:
-    image, _ = asked(three(), change(three(), 1, 2))
+    image, _ = asked(clusters.three(), change(clusters.three(), 1, 2))
     epoch = image.brokers[THREE].epoch
     fenced = clusters.after(image, fence(image, THREE, epoch))
     wanted = change(fenced, 1, 2, 3)
@@ -158,7 +153,7 @@ def test_a_fenced_a_stopping_and_a_diskless_broker_are_not_let_in() -> None:
 
 
 def test_a_leader_may_say_that_it_recovered_from_a_loss() -> None:
-    image = three()
+    image = clusters.three()
     wanted = msgspec.structs.replace(change(image, 1, 2, 3), is_recovered_unclean=True)
     image, result = asked(image, wanted)
     assert partition(image).is_recovered_unclean
@@ -167,7 +162,7 @@ def test_a_leader_may_say_that_it_recovered_from_a_loss() -> None:
 
 def unclean() -> Image:
     """Broker 3 leads alone, elected by an operator while 1 and 2 were away."""
-    image = three()
+    image = clusters.three()
     for broker in (THREE, TWO, ONE):
         image = clusters.after(image, fence(image, broker, image.brokers[broker].epoch))
     image = clusters.unfenced(image, 3)
@@ -199,7 +194,7 @@ def test_a_loss_is_over_once_a_replica_that_stays_away_is_moved_elsewhere() -> N
 
 
 def test_a_request_of_an_older_process_too_many_or_doubled_is_refused_as_a_whole() -> None:
-    image = three()
+    image = clusters.three()
     wanted = change(image, 1, 2)
     for broker, epoch in ((ONE, 99), (BrokerId(9), 1)):
         with pytest.raises(TidelogError) as caught:

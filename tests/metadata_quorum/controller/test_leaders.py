@@ -50,32 +50,27 @@ def stopping(image: Image, broker: int) -> Image:
     return clusters.after(image, beat(image, heartbeat, required_index=0))
 
 
-def three(flush: str = "sync", in_sync_min: int = 2) -> Image:
-    """One partition on brokers 1, 2, 3."""
-    return clusters.with_topic(clusters.cluster(3), (1, 2, 3), flush=flush, in_sync_min=in_sync_min)
-
-
 def test_a_leader_that_dies_is_followed_by_the_next_in_sync_replica() -> None:
-    found = partition(fenced(three(), 1))
+    found = partition(fenced(clusters.three(), 1))
     assert (found.leader_id, found.leader_epoch, found.partition_epoch) == (TWO, 1, 1)
     assert found.in_sync_replicas == (TWO, THREE)
     assert found.eligible_replicas == (), "two are enough, so the watermark goes on without 1"
 
 
 def test_a_follower_that_dies_leaves_the_set_and_the_leader_keeps_its_epoch() -> None:
-    found = partition(fenced(three(), 3))
+    found = partition(fenced(clusters.three(), 3))
     assert (found.leader_id, found.leader_epoch, found.partition_epoch) == (ONE, 0, 1)
     assert found.in_sync_replicas == (ONE, TWO)
 
 
 def test_below_the_minimum_whoever_leaves_stays_eligible() -> None:
-    found = partition(fenced(three(), 1, 2))
+    found = partition(fenced(clusters.three(), 1, 2))
     assert (found.leader_id, found.in_sync_replicas) == (THREE, (THREE,))
     assert found.eligible_replicas == (TWO,), "1 left while two were enough"
 
 
 def test_the_last_one_in_sync_stays_so_and_leads_again_when_it_is_back() -> None:
-    image = fenced(three(), 1, 2, 3)
+    image = fenced(clusters.three(), 1, 2, 3)
     found = partition(image)
     assert (found.leader_id, found.in_sync_replicas) == (NO_LEADER, (THREE,))
     assert partition(restarted(image, 1)).leader_id == NO_LEADER, "1 lacks what came after it"
@@ -83,7 +78,7 @@ def test_the_last_one_in_sync_stays_so_and_leads_again_when_it_is_back() -> None
 
 
 def test_an_eligible_replica_leads_while_the_last_one_in_sync_is_away() -> None:
-    found = partition(restarted(fenced(three(), 1, 2, 3), 2))
+    found = partition(restarted(fenced(clusters.three(), 1, 2, 3), 2))
     assert (found.leader_id, found.in_sync_replicas) == (TWO, (TWO,))
     assert found.eligible_replicas == (THREE,)
 
@@ -109,7 +104,7 @@ def test_a_replica_keeps_its_place_if_nothing_acknowledged_can_be_missing(
 
 def lost_by_all() -> Image:
     """Power failed everywhere: the machines boot again, 3 was the last one in sync."""
-    image = fenced(three(flush="replicated", in_sync_min=1), 1, 2, 3)
+    image = fenced(clusters.three(flush="replicated", in_sync_min=1), 1, 2, 3)
     return restarted(restarted(image, 3, boot="x"), 1, boot="x")
 
 
@@ -129,7 +124,7 @@ def test_an_empty_eligible_set_waits_for_all_last_known_eligible_replicas() -> N
 
 
 def test_a_log_that_was_trimmed_empty_is_longer_than_one_that_ends_below_its_start() -> None:
-    image = restarted(fenced(three(flush="replicated"), 1, 2, 3), 2, boot="x")
+    image = restarted(fenced(clusters.three(flush="replicated"), 1, 2, 3), 2, boot="x")
     image = restarted(image, 3, boot="x")
     assert partition(image).last_known_eligible == (TWO, THREE)
     # 2 was trimmed up to 7, all it had, and has started since: no batch tells it an epoch.
@@ -143,7 +138,7 @@ def test_a_log_that_was_trimmed_empty_is_longer_than_one_that_ends_below_its_sta
 
 
 def test_the_longest_of_several_last_known_logs_leads() -> None:
-    image = three(flush="replicated")
+    image = clusters.three(flush="replicated")
     for broker in (1, 2, 3):
         image = fenced(image, broker)
     # 2 and 3 hold everything; both boot at once, so neither can be told from the other.
@@ -158,7 +153,7 @@ def test_the_longest_of_several_last_known_logs_leads() -> None:
 
 
 def test_the_longest_log_is_not_elected_while_another_holds_everything() -> None:
-    image = three(flush="replicated")
+    image = clusters.three(flush="replicated")
     for broker in (1, 2, 3):
         image = fenced(image, broker)
     image = restarted(image, 2, boot="x")
@@ -175,7 +170,7 @@ def test_whoever_came_back_is_asked_too_when_the_leader_of_now_was_dead_already(
     first: BrokerId,
 ) -> None:
     # Both machines were cut off from power; the controller still takes the other for alive.
-    image = fenced(three(flush="replicated"), 2)
+    image = fenced(clusters.three(flush="replicated"), 2)
     assert partition(image).in_sync_replicas == (ONE, THREE)
     other = THREE if first == ONE else ONE
     image = restarted(image, first, boot="x")
@@ -186,7 +181,7 @@ def test_whoever_came_back_is_asked_too_when_the_leader_of_now_was_dead_already(
 
 
 def test_nobody_else_is_asked_once_a_leader_was_heard_of() -> None:
-    image = restarted(fenced(three(flush="replicated"), 2), 1, boot="x")
+    image = restarted(fenced(clusters.three(flush="replicated"), 2), 1, boot="x")
     now = partition(image)
     assert (now.leader_id, now.last_known_eligible) == (THREE, (ONE,))
     members = tuple(
@@ -206,12 +201,12 @@ def test_nobody_else_is_asked_once_a_leader_was_heard_of() -> None:
 
 
 def test_elect_longest_leaves_a_partition_alone_that_has_a_leader() -> None:
-    elected = elect_longest(three(), ID, 0, {})
+    elected = elect_longest(clusters.three(), ID, 0, {})
     assert (elected.leader_id, elected.record) == (ONE, None)
 
 
 def test_an_unclean_election_takes_the_longest_log_known_and_flags_the_partition() -> None:
-    image = restarted(fenced(three(in_sync_min=1), 3, 2, 1), 2)
+    image = restarted(fenced(clusters.three(in_sync_min=1), 3, 2, 1), 2)
     image = restarted(image, 3)
     assert partition(image).leader_id == NO_LEADER
     ends = {TWO: (LeaderEpoch(0), Offset(5)), THREE: (LeaderEpoch(0), Offset(8))}
@@ -224,7 +219,7 @@ def test_an_unclean_election_takes_the_longest_log_known_and_flags_the_partition
 
 
 def test_an_unclean_election_is_refused_with_a_leader_a_stranger_or_nobody_alive() -> None:
-    image = three()
+    image = clusters.three()
     assert elect_unclean(image, ID, 0).leader_id == ONE, "the leader stays"
     assert elect_unclean(image, ID, 0, broker_id=ONE).record is None
     led = elect_unclean(image, ID, 0, broker_id=TWO)
@@ -250,7 +245,7 @@ def test_a_disk_that_is_gone_is_not_elected_until_an_operator_says_so() -> None:
 
 def test_a_wiped_follower_begins_in_its_new_directory() -> None:
     fresh = (BrokerDirectory(clusters.directory(3, 7)),)
-    image = three()
+    image = clusters.three()
     wanted = clusters.registration(3, 5, directories=fresh)
     image = clusters.after(image, register(image, wanted, is_living=False))
     found = partition(image)
@@ -274,28 +269,28 @@ def test_a_directory_that_fails_takes_its_replicas_out_and_one_that_is_back_in_a
 
 
 def test_a_stopping_broker_hands_its_leaders_over_and_then_may_stop() -> None:
-    image = stopping(three(), 1)
+    image = stopping(clusters.three(), 1)
     found = partition(image)
     assert (found.leader_id, found.in_sync_replicas) == (TWO, (TWO, THREE))
     assert partition(stopping(image, 2)).leader_id == THREE
 
 
 def test_a_stopping_broker_leads_on_where_nobody_can_follow() -> None:
-    image = stopping(fenced(three(), 2, 3), 1)
+    image = stopping(fenced(clusters.three(), 2, 3), 1)
     assert partition(image).leader_id == ONE
     assert partition(fenced(image, 1)).leader_id == NO_LEADER
 
 
 def test_the_preferred_replica_is_elected_if_it_is_in_sync() -> None:
-    image = restarted(fenced(three(), 1), 1)
+    image = restarted(fenced(clusters.three(), 1), 1)
     refused = elect_preferred(image, ID, 0)
     assert "broker 1" in refusal(ErrorCode.NO_ELIGIBLE_LEADER, refused.error).happened
     assert refused.leader_id == TWO
-    assert elect_preferred(three(), ID, 0).record is None, "it leads already"
+    assert elect_preferred(clusters.three(), ID, 0).record is None, "it leads already"
 
 
 def test_an_election_of_what_is_not_there_is_refused() -> None:
-    image = three()
+    image = clusters.three()
     refusal(ErrorCode.UNKNOWN_PARTITION, elect_preferred(image, ID, 7).error)
     refusal(ErrorCode.UNKNOWN_TOPIC_ID, elect_preferred(image, TopicId(bytes(16)), 0).error)
     refusal(ErrorCode.UNKNOWN_PARTITION, elect_unclean(image, ID, 7).error)

@@ -4,7 +4,7 @@ import pytest
 
 from tests.metadata_quorum.controller import clusters
 from tests.metadata_quorum.controller.clusters import partition, topic_id
-from tests.metadata_quorum.controller.test_leaders import fenced, restarted, three
+from tests.metadata_quorum.controller.test_leaders import fenced, restarted
 from tidelog.metadata.broker_reports import ReplicaEnd
 from tidelog.metadata.image.image import NO_LEADER, Image
 from tidelog.metadata_quorum.controller.partitions.log_ends import ToldEnds
@@ -16,7 +16,7 @@ ONE, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)
 
 def all_rebooted() -> Image:
     """flush=replicated; 2 and 3 held everything when their machines went down."""
-    image = three(flush="replicated")
+    image = clusters.three(flush="replicated")
     for broker in (1, 2, 3):
         image = fenced(image, broker)
     image = restarted(restarted(image, 2, boot="x"), 3, boot="x")

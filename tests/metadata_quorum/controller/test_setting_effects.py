@@ -39,11 +39,6 @@ def pair(*, flush: str = "sync") -> Image:
     return clusters.with_topic(clusters.cluster(2), (1, 2), in_sync_min=2, flush=flush)
 
 
-def three(in_sync_min: int) -> Image:
-    """A partition on 1, 2 and 3."""
-    return clusters.with_topic(clusters.cluster(3), (1, 2, 3), in_sync_min=in_sync_min)
-
-
 def test_who_was_left_behind_is_not_elected_once_the_leader_may_commit_alone() -> None:
     image = fenced(pair(), 2)
     assert partition(image).eligible_replicas == (TWO,)
@@ -57,7 +52,7 @@ def test_who_was_left_behind_is_not_elected_once_the_leader_may_commit_alone() -
 
 
 def test_who_was_left_behind_is_not_elected_where_the_minimum_is_no_longer_set() -> None:
-    image = fenced(three(3), 3)
+    image = fenced(clusters.three(in_sync_min=3), 3)
     assert partition(image).eligible_replicas == (THREE,)
     image = altered(image, MINIMUM, None)
     assert partition(image).eligible_replicas == (), "the default is a majority, two"
@@ -67,7 +62,7 @@ def test_who_was_left_behind_is_not_elected_where_the_minimum_is_no_longer_set()
 def test_who_was_left_behind_stays_eligible_while_too_few_are_in_sync_by_the_new_minimum(
     minimum: str,
 ) -> None:
-    image = fenced(three(3), 3, 2)
+    image = fenced(clusters.three(in_sync_min=3), 3, 2)
     image = altered(image, MINIMUM, minimum)
     assert partition(image).eligible_replicas == (TWO, THREE)
 
@@ -99,7 +94,7 @@ def test_who_was_left_behind_is_forgotten_as_soon_as_somebody_leads_with_enough_
 
 
 def test_a_minimum_that_is_raised_makes_nobody_eligible_again() -> None:
-    image = fenced(three(1), 3)
+    image = fenced(clusters.three(in_sync_min=1), 3)
     image = altered(image, MINIMUM, "3")
     assert partition(image).eligible_replicas == (), "1 and 2 went on without 3 until now"
     found = partition(fenced(image, 2))

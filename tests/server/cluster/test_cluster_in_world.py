@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tests.broker.support.node_in_world import partition_batch, sealed
-from tests.server.support.cluster_in_world import Cluster
+from tests.server.support.cluster_in_world import Cluster, three
 from tidelog.v1 import admin_pb2, broker_admin_pb2, metadata_admin_pb2, metadata_pb2, produce_pb2
 from tidelog.wire.errors import ErrorCode, TidelogError
 
@@ -119,7 +119,7 @@ def test_without_a_majority_a_node_answers_what_it_knows_and_says_what_is_missin
         await cluster.wait(lambda: cluster.nodes[1].ready == 2 and cluster.nodes[2].ready == 2)
         assert await cluster.topics(1) == ["t"]
 
-    Cluster(controllers=3, roles="broker,controller").run(work)
+    three().run(work)
 
 
 def test_a_stop_while_no_majority_is_there_still_ends() -> None:
@@ -132,7 +132,7 @@ def test_a_stop_while_no_majority_is_there_still_ends() -> None:
         await cluster.wait(lambda: cluster.nodes[1].ended == 1, seconds=10)
         assert cluster.nodes[1].error is None
 
-    Cluster(controllers=3, roles="broker,controller").run(work)
+    three().run(work)
 
 
 def test_a_broker_that_stops_is_fenced_before_it_is_gone() -> None:
@@ -271,7 +271,7 @@ def test_a_node_describes_its_part_in_figures() -> None:
             assert described.broker is not None
             assert (described.broker.is_fenced, described.broker.partitions) == (False, 1)
 
-    Cluster(controllers=3, roles="broker,controller").run(work)
+    three().run(work)
 
 
 @pytest.mark.parametrize(("timeout_ms", "most_ms"), [(1_500, 1_500), (3_000, 3_000)])
@@ -290,4 +290,4 @@ def test_a_creation_of_topics_without_a_majority_is_answered_in_the_time_that_it
         assert caught.value.code is ErrorCode.UNAVAILABLE
         assert (cluster.world.loop.now_ns - began_ns) // 1_000_000 <= most_ms
 
-    Cluster(controllers=3, roles="broker,controller").run(work)
+    three().run(work)

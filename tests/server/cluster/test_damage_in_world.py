@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.server.support.cluster_in_world import Cluster
+from tests.server.support.cluster_in_world import Cluster, three
 from tests.server.support.replicas_in_world import ReplicatedTopic
 from tidelog.broker.log.names import directory_name
 from tidelog.broker.replicas.directory import DAMAGED_INFIX, DAMAGED_KEPT_MAX
@@ -14,11 +14,6 @@ from tidelog.wire.errors import ErrorCode, TidelogError
 
 pytestmark = pytest.mark.slow
 BAD = TidelogError(ErrorCode.STORAGE_CORRUPT, tried="read", happened="a byte is another one")
-
-
-def three() -> Cluster:
-    """Brokers that are controllers as well."""
-    return Cluster(controllers=3, roles="broker,controller")
 
 
 def replica(topic: ReplicatedTopic, number: int) -> Replica:

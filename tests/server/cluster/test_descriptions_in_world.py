@@ -2,16 +2,12 @@
 
 import pytest
 
-from tests.server.support.cluster_in_world import Cluster
+from tests.server.support.cluster_in_world import Cluster, three
 from tests.server.support.replicas_in_world import ReplicatedTopic
 from tidelog.chaos.sim.base.faults import FaultKind
 from tidelog.v1 import admin_pb2, log_dirs_pb2
 
 pytestmark = pytest.mark.slow
-
-
-def three() -> Cluster:
-    return Cluster(controllers=3, roles="broker,controller")
 
 
 async def described(cluster: Cluster, number: int) -> admin_pb2.PartitionDescription:

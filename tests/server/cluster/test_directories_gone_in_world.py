@@ -5,8 +5,8 @@ import contextlib
 
 import pytest
 
-from tests.server.cluster.test_damage_in_world import kept, replica, three
-from tests.server.support.cluster_in_world import Cluster
+from tests.server.cluster.test_damage_in_world import kept, replica
+from tests.server.support.cluster_in_world import Cluster, three
 from tests.server.support.replicas_in_world import ReplicatedTopic
 from tidelog.ports import DirectoryGone
 from tidelog.wire.errors import ErrorCode, TidelogError

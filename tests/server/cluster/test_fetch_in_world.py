@@ -6,7 +6,7 @@ import pytest
 
 from tests.broker.support.node_in_world import position, values_of
 from tests.server.cluster.test_replicas_in_world import isolate
-from tests.server.support.cluster_in_world import Cluster
+from tests.server.support.cluster_in_world import Cluster, three
 from tests.server.support.replicas_in_world import ReplicatedTopic
 from tidelog.ports import Stream
 from tidelog.v1 import fetch_pb2, metadata_pb2
@@ -19,7 +19,7 @@ CREDIT = 1_000_000
 
 def three_racks() -> Cluster:
     """Node n stands in rack rn."""
-    cluster = Cluster(controllers=3, roles="broker,controller")
+    cluster = three()
     for number, node in cluster.nodes.items():
         node.settings = {**node.settings, "rack": f"r{number}"}
     return cluster

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.server.cluster.test_damage_in_world import kept, replica
-from tests.server.support.cluster_in_world import Cluster
+from tests.server.support.cluster_in_world import Cluster, three
 from tests.server.support.replicas_in_world import ReplicatedTopic
 from tidelog.broker.log.names import directory_name
 from tidelog.chaos.sim.ports.medium import Directory, Inode
@@ -164,7 +164,7 @@ def test_a_file_that_is_gone_after_an_orderly_stop_stops_its_partition_alone(nam
             await cluster.nodes[number].restart()
             await topic.in_sync(1, 2, 3)
 
-    cluster = Cluster(controllers=3, roles="broker,controller")
+    cluster = three()
     if "sidecar" in name:
         # Else nothing is sealed so soon: a job would meet what is gone before an append does.
         for node in cluster.nodes.values():
@@ -244,7 +244,7 @@ def test_a_file_that_is_gone_while_a_node_runs_stops_its_partition_alone(
             await cluster.nodes[number].restart()
             await topic.in_sync(1, 2, 3)
 
-    cluster = Cluster(controllers=3, roles="broker,controller")
+    cluster = three()
     for node in cluster.nodes.values():
         node.settings = {**node.settings, "housekeeping.check_interval_ms": "200"}
     cluster.run(work)
@@ -359,4 +359,4 @@ def test_a_file_that_is_locked_while_a_node_runs_stops_its_partition_until_it_is
             await each.holds_all()
         assert kept(topic, victim) == []
 
-    Cluster(controllers=3, roles="broker,controller").run(work)
+    three().run(work)

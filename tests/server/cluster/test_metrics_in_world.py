@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tests.broker.support.node_in_world import partition_batch, sealed
-from tests.server.support.cluster_in_world import Cluster
+from tests.server.support.cluster_in_world import Cluster, three
 from tests.server.support.metrics_in_world import histograms, read, scrape, value
 from tests.server.support.replicas_in_world import ReplicatedTopic
 from tidelog.chaos.sim.base.faults import FaultKind
@@ -14,10 +14,6 @@ from tidelog.wire.errors import ErrorCode
 
 pytestmark = pytest.mark.slow
 LAG = "tidelog_replication_follower_lag_records_max"
-
-
-def three() -> Cluster:
-    return Cluster(controllers=3, roles="broker,controller")
 
 
 def test_what_is_produced_and_read_is_counted_by_the_leader() -> None:
@@ -232,7 +228,7 @@ def test_with_the_setting_each_replica_has_lines_of_its_own() -> None:
         assert set(lags.values()) == {0}
         assert len(lags) == 2
 
-    Cluster(controllers=3, roles="broker,controller", metrics__per_partition="true").run(work)
+    three(metrics__per_partition="true").run(work)
 
 
 def test_a_node_that_stops_says_so_before_it_lets_go_of_anything() -> None:

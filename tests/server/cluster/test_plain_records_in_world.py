@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.server.support.cluster_in_world import Cluster
+from tests.server.support.cluster_in_world import Cluster, three
 from tidelog.v1 import metadata_pb2, records_pb2
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.partitioner import partition_for_key
@@ -48,7 +48,7 @@ async def leaders(cluster: Cluster, number: int) -> dict[int, int]:
 
 
 def cluster_of_three() -> Cluster:
-    return Cluster(controllers=3, roles="broker,controller", brokers_expected=3)
+    return three(brokers_expected=3)
 
 
 def test_keyed_records_are_passed_on_to_the_leaders_of_their_partitions() -> None:

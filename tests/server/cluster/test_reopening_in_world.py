@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from tests.server.cluster.test_damage_in_world import kept, replica, three
-from tests.server.support.cluster_in_world import Cluster
+from tests.server.cluster.test_damage_in_world import kept, replica
+from tests.server.support.cluster_in_world import Cluster, three
 from tests.server.support.replicas_in_world import ReplicatedTopic
 from tests.server.support.watched_disk import UNREAD, Sight
 from tidelog.broker.replicas.replicas import Replicas

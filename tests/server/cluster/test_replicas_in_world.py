@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tests.server.cluster.test_files_gone_in_world import stop_in_order
-from tests.server.support.cluster_in_world import Cluster
+from tests.server.support.cluster_in_world import Cluster, three
 from tests.server.support.replicas_in_world import ReplicatedTopic
 from tidelog.broker.replication.shared.messages import Lane
 from tidelog.chaos.sim.base.faults import FaultKind
@@ -13,11 +13,6 @@ from tidelog.metadata.image.image import NO_LEADER
 from tidelog.wire.errors import ErrorCode
 
 pytestmark = pytest.mark.slow
-
-
-def three() -> Cluster:
-    """Brokers that are controllers as well."""
-    return Cluster(controllers=3, roles="broker,controller")
 
 
 def isolate(cluster: Cluster, number: int) -> None:
@@ -222,9 +217,7 @@ def test_a_replica_that_is_far_behind_by_the_node_s_settings_is_copied_apart() -
         assert len(seen) == 2
         await topic.holds_all()
 
-    Cluster(controllers=3, roles="broker,controller", replication__far_behind_bytes="2000").run(
-        work
-    )
+    three(replication__far_behind_bytes="2000").run(work)
 
 
 def test_after_all_machines_went_down_the_longest_log_leads_once_all_are_back() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.server.cluster.test_files_gone_in_world import stop_in_order
-from tests.server.support.cluster_in_world import Cluster
+from tests.server.support.cluster_in_world import Cluster, three
 from tests.server.support.replicas_in_world import ReplicatedTopic
 from tidelog.broker.log.names import directory_name
 from tidelog.chaos.sim.ports.medium import Directory, Inode
@@ -150,7 +150,7 @@ def test_nothing_is_lost_for_a_small_file_that_another_replica_can_do_without(
     async def work(cluster: Cluster) -> None:
         await suffer(name, change, cluster, are_shorter=are_shorter)
 
-    Cluster(controllers=3, roles="broker,controller").run(work)
+    three().run(work)
     if name in KEEPS_THE_NODE_DOWN:
         return
     is_told = any("directory_went_back" in each for each in caplog.messages)

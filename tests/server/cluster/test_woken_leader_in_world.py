@@ -10,7 +10,7 @@ import pytest
 
 from tests.broker.support.node_in_world import partition_batch
 from tests.server.cluster.test_replicas_in_world import isolate
-from tests.server.support.cluster_in_world import Cluster
+from tests.server.support.cluster_in_world import Cluster, three
 from tidelog.v1 import (
     admin_pb2,
     coordinator_pb2,
@@ -296,7 +296,7 @@ def test_a_woken_node_tells_nobody_for_good_what_was_so_before_it_slept(
         told = await old_news(stage, CALLS)
         assert not told, "; ".join(told)
 
-    Cluster(controllers=3, roles="broker,controller", seed=seed, brokers_expected=3).run(work)
+    three(seed=seed, brokers_expected=3).run(work)
 
 
 @pytest.mark.parametrize("is_controller", [True, False])
@@ -312,4 +312,4 @@ def test_a_woken_node_that_hears_of_no_other_does_not_count_its_own_word_as_a_co
         assert not told, "; ".join(told)
 
     # With this seed a controller that wakes answers its own heartbeat before it looks at the time.
-    Cluster(controllers=3, roles="broker,controller", seed=4, brokers_expected=3).run(work)
+    three(seed=4, brokers_expected=3).run(work)

@@ -207,6 +207,18 @@ class Cluster:
         return quorum_admin_pb2.DescribeQuorumResponse.FromString(answer)
 
 
+def three(*, seed: int = 3, brokers_expected: int = 1, **settings: str) -> Cluster:
+    """Brokers that are controllers as well."""
+    return Cluster(
+        controllers=3,
+        brokers=0,
+        roles="broker,controller",
+        seed=seed,
+        brokers_expected=brokers_expected,
+        **settings,
+    )
+
+
 def _as_it_is(disk: Disk) -> Disk:
     return disk
 

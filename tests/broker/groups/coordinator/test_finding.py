@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tests.broker.support.group_world import Groups, Member
-from tests.server.support.cluster_in_world import Cluster
+from tests.server.support.cluster_in_world import Cluster, three
 from tidelog.v1 import (
     admin_pb2,
     common_pb2,
@@ -65,7 +65,7 @@ def test_the_topic_is_made_at_first_use_and_every_broker_names_the_same_coordina
         (listed,) = topic_admin_pb2.ListTopicsResponse.FromString(answer).topics
         assert (listed.name, listed.is_internal) == ("__groups", True)
 
-    Cluster(controllers=3, roles="controller,broker", brokers_expected=3).run(work)
+    three(brokers_expected=3).run(work)
 
 
 async def set_group_version(cluster: Cluster, level: int) -> None:

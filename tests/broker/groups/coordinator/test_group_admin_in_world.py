@@ -6,7 +6,7 @@ import pytest
 from google.protobuf.message import Message
 
 from tests.broker.support.group_world import Groups, Member, settle
-from tests.server.support.cluster_in_world import Cluster
+from tests.server.support.cluster_in_world import Cluster, three
 from tests.server.support.metrics_in_world import scrape, value
 from tidelog.v1 import common_pb2, group_admin_pb2
 from tidelog.wire.errors import ErrorCode, TidelogError
@@ -14,10 +14,6 @@ from tidelog.wire.errors import ErrorCode, TidelogError
 pytestmark = pytest.mark.slow
 EMPTY = group_admin_pb2.GROUP_STATE_EMPTY
 STABLE = group_admin_pb2.GROUP_STATE_STABLE
-
-
-def three() -> Cluster:
-    return Cluster(controllers=3, roles="controller,broker", brokers_expected=3)
 
 
 async def altered(
@@ -71,7 +67,7 @@ def test_every_broker_describes_a_group_with_members_offsets_and_lag() -> None:
         (trimmed, *_) = (await groups.described("g")).partitions
         assert (trimmed.log_start_offset, trimmed.lag) == (8, 2), "what is gone is no lag"
 
-    three().run(work)
+    three(brokers_expected=3).run(work)
 
 
 def test_a_thousand_groups_are_listed_in_pages_and_outlive_a_restart() -> None:
@@ -128,7 +124,7 @@ def test_offsets_are_set_within_what_the_partitions_hold_all_or_none() -> None:
         told = await altered(groups, "g", {0: 1})
         assert int(told.error.code) == ErrorCode.GROUP_NOT_EMPTY
 
-    three().run(work)
+    three(brokers_expected=3).run(work)
 
 
 def test_offsets_and_groups_are_forgotten_and_members_removed_from_any_broker() -> None:
@@ -166,7 +162,7 @@ def test_offsets_and_groups_are_forgotten_and_members_removed_from_any_broker() 
         assert not results[0].HasField("error"), results[0]
         assert int((await groups.described("g")).error.code) == ErrorCode.GROUP_NOT_FOUND
 
-    three().run(work)
+    three(brokers_expected=3).run(work)
 
 
 def test_groups_of_a_coordinator_that_is_not_there_are_left_out_and_counted() -> None:
@@ -199,7 +195,7 @@ def test_the_list_knows_the_lag_of_a_group_that_has_just_committed() -> None:
         (listed,) = await groups.listed()
         assert listed.lag == 3
 
-    three().run(work)
+    three(brokers_expected=3).run(work)
 
 
 def test_in_a_cluster_that_never_had_a_group_none_is_found_and_nobody_is_to_try_again() -> None:
@@ -215,7 +211,7 @@ def test_in_a_cluster_that_never_had_a_group_none_is_found_and_nobody_is_to_try_
             assert result.error.code == ErrorCode.GROUP_NOT_FOUND.value
         assert "__groups" not in await cluster.topics(1)
 
-    three().run(work)
+    three(brokers_expected=3).run(work)
 
 
 def test_before_the_first_group_every_call_answers_as_for_a_group_that_is_not_there() -> None:
@@ -250,7 +246,7 @@ def test_before_the_first_group_every_call_answers_as_for_a_group_that_is_not_th
         assert not told.HasField("error"), told.error
         assert await groups.committed("g") == {(topic_id, 0): 3}
 
-    three().run(work)
+    three(brokers_expected=3).run(work)
 
 
 def test_without_a_majority_operators_are_answered_in_time_what_is_missing() -> None:
@@ -303,4 +299,4 @@ def test_without_a_majority_operators_are_answered_in_time_what_is_missing() -> 
                 await timed(method, request)
             assert caught.value.retriable, method
 
-    three().run(work)
+    three(brokers_expected=3).run(work)

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tests.broker.support.group_world import Groups, Member, settle
-from tests.server.support.cluster_in_world import Cluster
+from tests.server.support.cluster_in_world import Cluster, three
 from tests.server.support.metrics_in_world import scrape, value
 from tidelog.broker.groups.coordinator.log import CoordinatorLog
 from tidelog.v1 import groups_pb2
@@ -150,7 +150,7 @@ def test_a_coordinator_killed_amid_commits_loses_no_acknowledged_one(seed: int) 
         await cluster.nodes[first].restart()
         assert await groups.committed("g") == acknowledged
 
-    Cluster(controllers=3, roles="controller,broker", brokers_expected=3, seed=seed).run(work)
+    three(brokers_expected=3, seed=seed).run(work)
 
 
 @pytest.mark.slow
@@ -178,7 +178,7 @@ def test_a_deposed_coordinator_says_so_and_the_next_one_knows_the_members() -> N
         assert member.epoch == epoch
         assert await groups.coordinator("g") != first
 
-    Cluster(controllers=3, roles="controller,broker", brokers_expected=3).run(work)
+    three(brokers_expected=3).run(work)
 
 
 @pytest.mark.slow
@@ -204,7 +204,7 @@ def test_no_commit_is_acknowledged_before_the_other_replicas_have_it() -> None:
             await cluster.call(coordinator, "GroupService/FetchOffsets", asked, 5)
         assert caught.value.code is ErrorCode.DEADLINE_EXCEEDED
 
-    Cluster(controllers=3, roles="controller,broker", brokers_expected=3).run(work)
+    three(brokers_expected=3).run(work)
 
 
 @pytest.mark.slow
@@ -222,7 +222,7 @@ def test_the_next_coordinator_knows_the_very_last_commit_of_each_group() -> None
         for offset, name in enumerate(names, 2):
             assert await groups.committed(name) == {(topic_id, 0): offset}
 
-    Cluster(controllers=3, roles="controller,broker", brokers_expected=3).run(work)
+    three(brokers_expected=3).run(work)
 
 
 @pytest.mark.slow

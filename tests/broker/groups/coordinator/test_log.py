@@ -7,7 +7,7 @@ import pytest
 
 from tests.broker.support.group_world import Groups
 from tests.broker.support.node_in_world import NodeLife, PlainClient, partition_batch
-from tests.server.support.cluster_in_world import Cluster
+from tests.server.support.cluster_in_world import Cluster, three
 from tidelog.broker.groups.coordinator.log import CoordinatorLog
 from tidelog.broker.replicas.replicas import Replicas
 from tidelog.chaos.sim import SimulatedPorts, World
@@ -148,7 +148,7 @@ def test_a_loading_waits_until_all_that_was_written_before_is_committed() -> Non
         assert found[-1] == b"a"
         await appended
 
-    Cluster(controllers=3, roles="controller,broker").run(work)
+    three().run(work)
 
 
 async def _load_keys(log: CoordinatorLog, found: list[bytes]) -> None:

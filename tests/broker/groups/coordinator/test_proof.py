@@ -7,7 +7,7 @@ import pytest
 from tests.broker.support.group_world import Groups, Member, settle
 from tests.broker.support.hand_log import HandLog, turns
 from tests.server.cluster.test_replicas_in_world import isolate
-from tests.server.support.cluster_in_world import Cluster
+from tests.server.support.cluster_in_world import Cluster, three
 from tidelog.broker.groups.coordinator.proof import LeadershipProof
 from tidelog.broker.groups.state.records import MEANINGLESS, decode_record
 from tidelog.metadata_quorum.controller.brokers.sessions import SESSION_TIMEOUT_MS
@@ -75,7 +75,7 @@ def test_a_coordinator_that_was_replaced_behind_its_back_tells_no_old_offset() -
         assert "heard from no controller" in answer.error.tried
         cluster.world.heal()
 
-    Cluster(controllers=3, roles="controller,broker", brokers_expected=3).run(work)
+    three(brokers_expected=3).run(work)
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from tests.broker.support.group_world import CALL_S, Groups, Member, settle
-from tests.server.support.cluster_in_world import Cluster
+from tests.server.support.cluster_in_world import Cluster, three
 from tidelog.ports import Stream
 from tidelog.v1 import subscribe_pb2, topic_admin_pb2
 from tidelog.wire.errors import ErrorCode, TidelogError
@@ -130,10 +130,6 @@ async def subscribed(
         await task
 
 
-def three() -> Cluster:
-    return Cluster(controllers=3, roles="controller,broker", brokers_expected=3)
-
-
 def test_records_come_from_leaders_on_all_brokers_and_acknowledgements_are_commits() -> None:
     async def work(cluster: Cluster) -> None:
         groups = Groups(cluster)
@@ -159,7 +155,7 @@ def test_records_come_from_leaders_on_all_brokers_and_acknowledgements_are_commi
                 *(("t", 2, offset) for offset in range(5)),
             ]
 
-    three().run(work)
+    three(brokers_expected=3).run(work)
 
 
 def test_what_was_acknowledged_before_the_sending_ended_is_stored_and_answered() -> None:
@@ -180,7 +176,7 @@ def test_what_was_acknowledged_before_the_sending_ended_is_stored_and_answered()
         assert not any(reader.acknowledged.values())
         assert await groups.committed("g") == {(topic_id, 0): 20}
 
-    three().run(work)
+    three(brokers_expected=3).run(work)
 
 
 def test_two_streams_share_a_group_and_a_partition_waits_for_acknowledgements() -> None:
@@ -207,7 +203,7 @@ def test_two_streams_share_a_group_and_a_partition_waits_for_acknowledgements() 
                 assert codes == [ErrorCode.STALE_ASSIGNMENT]
             await first.until(lambda: first.assigned == [("t", 0), ("t", 1)])
 
-    three().run(work)
+    three(brokers_expected=3).run(work)
 
 
 def test_nothing_is_sent_without_credit_and_a_slow_client_is_told_so() -> None:
@@ -273,7 +269,7 @@ def test_a_static_member_whose_broker_died_goes_on_at_once_through_another() -> 
             await other.until(lambda: len(other.records) == 2)
             assert other.records == [("t", 0, 1), ("t", 0, 2)]
 
-    three().run(work)
+    three(brokers_expected=3).run(work)
 
 
 @pytest.mark.parametrize("partitions", [1, 2])
@@ -306,7 +302,7 @@ def test_a_stream_begun_again_after_its_broker_died_reads_on_at_once(
             for partition in range(partitions):
                 assert await other.acknowledge(("t", partition, 3)) == []
 
-    three().run(work)
+    three(brokers_expected=3).run(work)
 
 
 @pytest.mark.parametrize("is_coordinator", [False, True])
@@ -338,7 +334,7 @@ def test_without_a_majority_every_wait_ends_with_what_is_missing(is_coordinator:
                 assert "not ready to read" in other.error.happened
             reader.stream.cancel()
 
-    three().run(work)
+    three(brokers_expected=3).run(work)
 
 
 @pytest.mark.parametrize("group", ["g", ""])
@@ -362,7 +358,7 @@ def test_a_topic_that_is_deleted_and_made_again_is_read_at_once(group: str) -> N
             assert took_ms < 8_000, f"it took {took_ms} ms"
             assert await reader.acknowledge(("t", 0, 1)) == []
 
-    three().run(work)
+    three(brokers_expected=3).run(work)
 
 
 def test_of_two_streams_of_one_name_the_later_one_stays() -> None:
@@ -516,7 +512,7 @@ def test_a_stream_goes_on_when_the_coordinator_dies() -> None:
             assert await reader.acknowledge(("t", 0, 3), ("t", 1, 3)) == []
         assert await groups.committed("g") == {(topic_id, 0): 3, (topic_id, 1): 3}
 
-    three().run(work)
+    three(brokers_expected=3).run(work)
 
 
 def test_a_member_of_its_own_and_a_stream_are_members_alike() -> None:
