@@ -124,9 +124,13 @@ class PlannedModel(TransactionModel):
             value = f"{targets[0].value} {at} {source} {offset} {state}"
             # One partition for each source: the answers of one source stay in order.
             yield from self._send(process, planned.writes[0], value)
+        self._propose(process, planned.writes[0], (positions[source], state))
+
+    def _propose(self, process: str, output: str, folded: tuple[int, int]) -> None:
+        """Position and state are committed with the transaction, or not at all."""
         pending = self._identities[process].open
         if pending is not None:
-            self._proposed[pending] = (process, (positions[source], state))
+            self._proposed[pending] = (process, folded)
 
     def _finish(self, process: str, transaction: PlannedTransaction) -> Steps:
         identity = self._identities[process]

@@ -19,6 +19,8 @@ Steps = Generator[None, None, None]
 
 PARTITIONS: Final = ("x-0", "x-1", "y-0")
 
+STEPS_MAX: Final = 100_000
+
 
 class PendingTransaction:
     """A transaction on the side of the log."""
@@ -71,6 +73,8 @@ class TransactionModel:
         self.random = SeededRandom(seed, "transactions")
         self.builder = HistoryBuilder()
         self.now_ns = 0
+        self.is_cut = False
+        """Something waits for ever, and the run was ended."""
         self.names = partitions
         self.partitions = {name: _Partition() for name in partitions}
         self._values = 0
@@ -87,15 +91,17 @@ class TransactionModel:
 
     def run(self) -> TransactionHistory:
         """Until nothing is left to do, and a drain of everything."""
-        while self.work:
+        for _ in range(STEPS_MAX):
+            if not self.work:
+                break
             work = self.work[self.random.below(len(self.work))]
             # Clocks are coarse now and then: several things happen at the same nanosecond.
             self.now_ns += self.random.below(3)
             if next(work, self) is self:
                 self.work.remove(work)
-        for partition in self.partitions.values():
-            for pending in list(partition.first_open):
-                self.mark(partition, pending, is_committed=bool(pending.is_committed))
+        else:
+            self.is_cut = True
+        self.settle()
         self.now_ns += 1
         self.builder.assign("drain", dict.fromkeys(self.names, 0), at_ns=self.now_ns)
         ends = {name: each.stable_end for name, each in self.partitions.items()}
@@ -109,6 +115,12 @@ class TransactionModel:
             is_final=True,
         )
         return self.builder.build(at_ns=self.now_ns + 2)
+
+    def settle(self) -> None:
+        """What is still open is ended as it was decided."""
+        for partition in self.partitions.values():
+            for pending in list(partition.first_open):
+                self.mark(partition, pending, is_committed=bool(pending.is_committed))
 
     def pick(self) -> str:
         return self.names[self.random.below(len(self.names))]
