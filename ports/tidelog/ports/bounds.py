@@ -128,8 +128,9 @@ class MessageCount:
         self._known = bounds_of(method)
         self._tried = f"call {method}"
 
-    def check(self, context: RequestContext, message: bytes) -> None:
+    def check(self, context: RequestContext, message: bytes) -> Counted:
         """Refuse the message beyond the method's bounds, and where its listener has no room for
-        what would be made of it."""
+        what would be made of it; what it holds."""
         found = count(message, self._known.shape, self._known.bounds, tried=self._tried)
         context.request_room.take(memory_of(found))
+        return found

@@ -16,7 +16,7 @@ TEXT_CHARACTERS_MAX: Final = 1_000
 
 def fill_error(message: errors_pb2.Error, error: TidelogError) -> None:
     """Write the error into a part of an answer."""
-    message.code = errors_pb2.ErrorCode.ValueType(error.code.value)
+    message.code = errors_pb2.ErrorCode.ValueType(int(error.code))
     message.tried = _cut(error.tried)
     message.happened = _cut(error.happened)
     message.hint = _cut(error.hint)

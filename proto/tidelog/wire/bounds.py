@@ -104,11 +104,12 @@ class _Walk:
 
     def walk(self, at: int, end: int, shape: Shape) -> None:
         """The fields between two places."""
-        data, fields = self.data, shape.fields
+        # Names of the function's own: this loop takes a step for each tag of the largest messages.
+        data, field_of, steps_left = self.data, shape.fields.get, self.steps_left
         partitions = replicas = 0
         while at < end:
-            self.steps_left -= 1
-            if self.steps_left < 0:
+            steps_left -= 1
+            if steps_left < 0:
                 raise self.over("fields", self.steps_max + 1, self.steps_max)
             tag = data[at]
             at += 1
@@ -116,7 +117,7 @@ class _Walk:
                 tag, at = self._varint(at - 1, end)
                 if tag > TAG_MAX:
                     raise self.malformed("a field has a number beyond all")
-            field = fields.get(tag)
+            field = field_of(tag)
             if field is None:
                 self._count_unknown()
             kind = tag & 7
@@ -129,7 +130,9 @@ class _Walk:
                 if stop > end:
                     raise IndexError
                 if field is not None:
+                    self.steps_left = steps_left
                     self._take(field, at, stop)
+                    steps_left = self.steps_left
                 at = stop
                 continue
             if kind == _VARINT:
@@ -151,6 +154,7 @@ class _Walk:
                     self._count_numbers(1)
             else:
                 raise self.malformed("it holds a group")
+        self.steps_left = steps_left
         if at > end:
             raise IndexError
         if shape.counts_work:

@@ -21,6 +21,7 @@ from tidelog.broker.services.fetch.places import ReadPlaces, check_epoch, partin
 from tidelog.broker.services.shared.leadership import Confirmation, Leadership
 from tidelog.broker.shared.errors import fresh
 from tidelog.broker.shared.limits import BrokerLimits
+from tidelog.broker.shared.pauses import Pauses
 from tidelog.ports import RequestContext
 from tidelog.wire.batch import checksum, fetch_sum
 from tidelog.wire.calls.fetch import Divergence, FetchPosition
@@ -92,7 +93,7 @@ class FetchHandler:
         if not self._is_ready(request):
             await self._wait_ready(request)
         wanted = self._answer_bytes(request)
-        available = self._available_bytes(request, wanted)
+        available = await self._available_bytes(request, wanted)
         if available > SMALL_ANSWER_BYTES:
             wanted = min(wanted, await context.answer_room.take(min(available, wanted)))
         return await self._read_all(request, wanted)
@@ -241,10 +242,11 @@ class FetchHandler:
                 return True
         return False
 
-    def _available_bytes(self, request: FetchRequest, enough_bytes: int) -> int:
+    async def _available_bytes(self, request: FetchRequest, enough_bytes: int) -> int:
         """About how much there is to read; stops counting at enough."""
-        total = 0
+        total, pauses = 0, Pauses()
         for position in request.positions:
+            await pauses.part_done()
             if total >= enough_bytes:
                 break
             judged = self.judge(position, request.client_rack, may_redirect=False)
@@ -283,7 +285,9 @@ class FetchHandler:
         whole = left = bytes_max
         answers = []
         rack, confirmation = request.client_rack, Confirmation(self.leadership)
+        pauses = Pauses()
         for position in request.positions:
+            await pauses.part_done()
             judged = self.judge(position, rack, may_redirect=False)
             replica = await self.settle(position, rack, judged, confirmation)
             if isinstance(replica, PartitionBatches):

@@ -11,6 +11,7 @@ answered once, with an error after which a reader looks for the leader elsewhere
 """
 
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -23,6 +24,7 @@ from tidelog.broker.services.fetch.handler import (
     answer_of,
 )
 from tidelog.broker.services.shared.leadership import Confirmation
+from tidelog.broker.shared.pauses import PARTS_A_TURN, Pauses
 from tidelog.wire.calls.fetch import FetchPosition
 from tidelog.wire.errors import TidelogError
 from tidelog.wire.ids import PartitionId, PartitionKey, TopicId
@@ -90,14 +92,20 @@ class FetchSession:
         limit = self._handler.limits.fetch_bytes_max
         self._answer_bytes = min(limit, request.max_bytes or self._answer_bytes)
         for position in request.positions:
-            self._note_urgent(PartitionKey(position.topic_id, PartitionId(position.partition)))
+            key = PartitionKey(position.topic_id, PartitionId(position.partition))
+            if len(request.positions) <= PARTS_A_TURN:
+                self._note_urgent(key)
+            elif self._credit_bytes <= 0:
+                # Very many are judged where they are answered, some in each turn of the loop.
+                self._urgent[key] = None
         self._wake()
 
     def wanted_bytes(self) -> int:
         """About how large the next answer is going to be."""
         wanted = min(self._answer_bytes, max(0, self._credit_bytes))
         total = 0
-        for key in self._ready:
+        # The first are enough to tell: an answer holds no more partitions.
+        for key in islice(self._ready, PARTS_A_TURN):
             position = self._positions.get(key)
             if total >= wanted:
                 break
@@ -114,8 +122,12 @@ class FetchSession:
         left = min(self._answer_bytes, max(0, self._credit_bytes), bytes_max)
         changes, session_epoch = self._changes, self._session_epoch
         has_credit = self._credit_bytes > 0
-        confirmation = Confirmation(self._handler.leadership)
+        confirmation, pauses = Confirmation(self._handler.leadership), Pauses()
         for key in list(self._ready if has_credit else self._urgent):
+            await pauses.part_done()
+            if changes != self._changes:
+                # A seek came in meanwhile: nothing was read for it, so nothing is given up.
+                break
             if has_credit and left <= 0:
                 break
             position = self._positions.get(key)
@@ -134,7 +146,7 @@ class FetchSession:
             if answer is not None:
                 answers.append(answer)
                 left -= len(answer.batches)
-            if is_full:
+            if is_full or len(answers) == PARTS_A_TURN:
                 break
         if not answers:
             return None

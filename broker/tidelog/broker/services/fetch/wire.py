@@ -7,6 +7,7 @@ from tidelog.broker.services.fetch.bytes import LoopTurns, answer_bytes
 from tidelog.broker.services.fetch.handler import FetchHandler, FetchRequest, PartitionBatches
 from tidelog.broker.services.fetch.stream import FetchSession, FetchStreamRequest
 from tidelog.broker.shared.meter import Meter, count
+from tidelog.broker.shared.pauses import Pauses
 from tidelog.contract.errors import fill_error
 from tidelog.contract.fetch import read_position
 from tidelog.ports import AnswerRoom, RequestContext, Stream, TaskScope
@@ -116,5 +117,8 @@ class FetchRpc:
             if answer.error is not None:
                 count(self._meter.fetch_refusals, answer.error.code.name)
         await self._turns.wait(sum(len(answer.batches) for answer in answers))
-        parts = [(envelope_message(each).SerializeToString(), each.batches) for each in answers]
+        pauses, parts = Pauses(), []
+        for each in answers:
+            parts.append((envelope_message(each).SerializeToString(), each.batches))
+            await pauses.part_done()
         return answer_bytes(parts, rest)

@@ -9,7 +9,9 @@ request's bytes are looked at, and nothing is made of them before they are count
 does not fit the contract is the caller's error.
 """
 
+import asyncio
 from collections.abc import Callable, Mapping
+from typing import Final
 
 import msgspec
 from google.protobuf.message import DecodeError
@@ -31,6 +33,9 @@ from tidelog.ports import (
 )
 from tidelog.ports.bounds import MessageCount
 from tidelog.wire.errors import ErrorCode, TidelogError
+
+STEPS_A_TURN: Final = 5_000
+"""Tags of a message behind which nothing else is done in the same turn of the loop."""
 
 
 class Served(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,7 +121,7 @@ class _Passage:
     ) -> bytes:
         self._check_call(context)
         try:
-            self.check_message(context, message, is_first=True)
+            await self.check_message(context, message, is_first=True)
             return await handler(context, message)
         except DecodeError as error:
             raise malformed(self._name, error) from None
@@ -146,9 +151,13 @@ class _Passage:
                 happened="the node is starting or stopping",
             )
 
-    def check_message(self, context: RequestContext, message: bytes, *, is_first: bool) -> None:
+    async def check_message(
+        self, context: RequestContext, message: bytes, *, is_first: bool
+    ) -> None:
         """Refuse a message that holds too much, or that names another node than its sender."""
-        self._count.check(context, message)
+        if self._count.check(context, message).steps > STEPS_A_TURN:
+            # Counting was a turn's work, and what is made of the message is another one's.
+            await asyncio.sleep(0)
         if self._callers is None or self._claims is None:
             return
         claimed = self._claims(message)
@@ -192,7 +201,7 @@ class _PassedStream:
         self._figures.request_bytes += len(message)
         if quota is not None:
             quota.charge_request(self._context, message)
-        self._passage.check_message(self._context, message, is_first=self._is_first)
+        await self._passage.check_message(self._context, message, is_first=self._is_first)
         self._is_first = False
         return message
 

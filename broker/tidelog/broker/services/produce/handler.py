@@ -22,6 +22,7 @@ from tidelog.broker.shared.errors import internal
 from tidelog.broker.shared.limits import DURATION_MS_MAX, PARTS_PER_REQUEST_MAX, BrokerLimits
 from tidelog.broker.shared.meter import Meter, count
 from tidelog.broker.shared.node_time import WallTime
+from tidelog.broker.shared.pauses import PARTS_A_TURN
 from tidelog.metadata.image.image import NO_LEADER
 from tidelog.metadata_quorum.port import ImageSource
 from tidelog.ports import RequestContext
@@ -127,10 +128,14 @@ class PendingAnswers:
             if not isinstance(outcome, TidelogError):
                 self._missing += 1
                 outcome.add_done_callback(self._on_outcome)
-        if not self._missing:
-            self._finish(timeout_ms)
-            return
         loop = asyncio.get_running_loop()
+        if not self._missing:
+            if len(submitted.outcomes) > PARTS_A_TURN:
+                # Each has been judged just now: wording the answers is another turn's work.
+                self._timer = loop.call_later(0, self._finish, timeout_ms)
+            else:
+                self._finish(timeout_ms)
+            return
         self._timer = loop.call_later(timeout_ms / 1000, self._finish, timeout_ms)
 
     def cancel(self) -> None:

@@ -159,7 +159,7 @@ class _Pipeline:
         self._stream = stream
         self._requests_max = requests_max
         self._unanswered = 0
-        self._answers: deque[produce_pb2.ProduceStreamResponse] = deque()
+        self._answers: deque[Callable[[], produce_pb2.ProduceStreamResponse]] = deque()
         self._changed = asyncio.Event()
         self._has_room = asyncio.Event()
         self._has_ended = False
@@ -181,9 +181,7 @@ class _Pipeline:
         try:
             submitted = self._handler.submit(context, read_request(envelope.request))
         except TidelogError as error:
-            answer = produce_pb2.ProduceStreamResponse(correlation_id=correlation_id)
-            fill_error(answer.error, error)
-            self._push(answer)
+            self._push(partial(_refused, correlation_id, error))
             if timing is not None:
                 timing(codes=[error.code.name])
             return
@@ -232,7 +230,9 @@ class _Pipeline:
         """The one task that sends; returns when all are answered after the end."""
         while True:
             while self._answers:
-                await self._stream.send(self._answers.popleft().SerializeToString())
+                # Made here and not where its batches were judged: each is a turn's work where a
+                # request names very many partitions.
+                await self._stream.send(self._answers.popleft()().SerializeToString())
                 self._unanswered -= 1
                 self._has_room.set()
             if self._has_ended and self._unanswered == 0:
@@ -248,12 +248,24 @@ class _Pipeline:
     ) -> None:
         if timing is not None:
             timing(codes=[each.error.code.name for each in answers if each.error is not None])
-        answer = produce_pb2.ProduceStreamResponse(correlation_id=correlation_id)
-        fill_response(answer.response, answers)
-        # An empty list still tells that the request as a whole was accepted.
-        answer.response.SetInParent()
-        self._push(answer)
+        self._push(partial(_accepted, correlation_id, answers))
 
-    def _push(self, answer: produce_pb2.ProduceStreamResponse) -> None:
+    def _push(self, answer: Callable[[], produce_pb2.ProduceStreamResponse]) -> None:
         self._answers.append(answer)
         self._changed.set()
+
+
+def _accepted(
+    correlation_id: int, answers: Sequence[PartitionAcknowledgement]
+) -> produce_pb2.ProduceStreamResponse:
+    message = produce_pb2.ProduceStreamResponse(correlation_id=correlation_id)
+    fill_response(message.response, answers)
+    # An empty list still tells that the request as a whole was accepted.
+    message.response.SetInParent()
+    return message
+
+
+def _refused(correlation_id: int, error: TidelogError) -> produce_pb2.ProduceStreamResponse:
+    message = produce_pb2.ProduceStreamResponse(correlation_id=correlation_id)
+    fill_error(message.error, error)
+    return message

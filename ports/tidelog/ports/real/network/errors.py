@@ -111,7 +111,7 @@ def encode_error(error: TidelogError) -> bytes:
             next_offset=error.go_on_at.next_offset,
         )
     return errors_pb2.Error(
-        code=errors_pb2.ErrorCode.ValueType(error.code.value),
+        code=errors_pb2.ErrorCode.ValueType(int(error.code)),
         tried=_cut(error.tried, TEXT_BYTES_MAX),
         happened=_cut(error.happened, TEXT_BYTES_MAX),
         hint=_cut(error.hint, TEXT_BYTES_MAX),
