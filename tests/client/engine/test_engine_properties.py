@@ -5,8 +5,9 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from tests.client.support.engine_world import ProducerWorld, failure, view
+from tests.client.support.engine_world import TOPIC_ID, ProducerWorld, failure, view
 from tidelog.client.engine.produce.batch import Acknowledgement, Outcome
 from tidelog.client.engine.produce.messages import (
     Answered,
@@ -23,7 +24,7 @@ from tidelog.client.engine.produce.messages import (
 )
 from tidelog.client.engine.produce.outcomes import OUTCOME_UNKNOWN
 from tidelog.wire.errors import ErrorCode
-from tidelog.wire.ids import Offset
+from tidelog.wire.ids import Offset, TopicId
 
 PARTITIONS = 3
 ANSWERS = (
@@ -50,6 +51,7 @@ class Cluster:
         self.settled_unknown: set[int] = set()
         self.version = 0
         self.leaders = [1, 1, 2]
+        self.topic_id = TOPIC_ID
 
     def take(self, effects: list[ProducerEffect]) -> None:
         for effect in effects:
@@ -78,6 +80,8 @@ class Cluster:
         if chance % 4 == 1:
             self.leaders[chance % PARTITIONS] = 1 + chance // 4 % 2
         found = view({"t": [(leader, 0) for leader in self.leaders]}, self.version)
+        topics = tuple(replace(each, topic_id=self.topic_id) for each in found.topics)
+        found = replace(found, topics=topics)
         self.take(self.world.step(MetadataArrived(view=found)))
 
     def connect(self, chance: int) -> None:
@@ -106,6 +110,9 @@ class Cluster:
         for place, batch in enumerate(request.batches):
             drawn = chance // len(ANSWERS) ** place
             code = ANSWERS[drawn % len(ANSWERS)]
+            if batch.topic_id != self.topic_id:
+                outcomes.append(failure(ErrorCode.UNKNOWN_TOPIC_ID))
+                continue
             if code is None or (code in OUTCOME_UNKNOWN and drawn // len(ANSWERS) % 2):
                 self.stored[batch.partition].append(batch.number)
             outcomes.append(
@@ -160,13 +167,21 @@ class Cluster:
         if chance % 3 == 0:
             self.take(self.world.seal_all())
 
+    def recreate(self, chance: int) -> None:
+        """Now and then the topic is deleted and created again; metadata tell it at once."""
+        if chance % 3:
+            return
+        self.topic_id = TopicId(chance.to_bytes(16, "big"))
+        self.is_asked = True
+        self.metadata(2)
+
     def wait(self, chance: int) -> None:
         self.take(self.world.tick(chance % 400))
 
 
 MOVES = (
     *("produce", "produce", "produce", "produce", "serve", "serve", "answer", "answer"),
-    *("metadata", "connect", "connect", "wait", "break_stream"),
+    *("metadata", "connect", "connect", "wait", "break_stream", "recreate"),
 )
 
 

@@ -14,6 +14,7 @@ from tidelog.client.engine.fetch.messages import (
     SendFetch,
 )
 from tidelog.client.engine.produce.accumulator import Accumulator, AccumulatorLimits
+from tidelog.client.engine.produce.batch import Acknowledgement
 from tidelog.client.engine.produce.messages import (
     Answered,
     ProducerIdAllocated,
@@ -162,6 +163,32 @@ def test_what_the_leader_of_a_deleted_topic_refuses_late_ends_with_what_waits_of
     assert [
         outcome.code for outcome in world.outcomes.values() if isinstance(outcome, TidelogError)
     ] == [ErrorCode.UNKNOWN_TOPIC_ID] * 3
+
+
+@pytest.mark.parametrize("is_idempotent", [True, False])
+def test_a_batch_that_is_sealed_late_for_a_deleted_topic_fails_beside_one_in_flight(
+    *, is_idempotent: bool
+) -> None:
+    """The same broker leads the new topic: nothing of the old one is left to be sent."""
+    world = ProducerWorld(is_idempotent=is_idempotent, in_flight_max=5)
+    world.step(TopicWanted(topic="t"))
+    world.step(MetadataArrived(view=view({"t": [(1, 3)]})))
+    identity = ProducerIdentity(producer_id=7, producer_epoch=0, batches_in_flight_max=16)
+    world.step(ProducerIdAllocated(identity=identity))
+    world.append("t", 0)
+    world.seal_all()
+    world.step(StreamOpened(broker_id=1, stream=1))
+    assert len(world.core.lanes["t", 0].in_flight) == 1
+    world.append("t", 0)
+    world.step(MetadataArrived(view=recreated(2)))
+    world.seal_all()
+    (late,) = world.outcomes.values()
+    assert isinstance(late, TidelogError)
+    assert late.code is ErrorCode.UNKNOWN_TOPIC_ID
+    stored = (Acknowledgement(base_offset=Offset(4)),)
+    world.step(Answered(broker_id=1, stream=1, correlation_id=1, outcomes=stored))
+    assert not world.core.lanes
+    assert len(world.outcomes) == 2
 
 
 @pytest.mark.parametrize("is_idempotent", [True, False])

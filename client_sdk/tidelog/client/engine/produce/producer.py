@@ -497,7 +497,8 @@ class ProducerCore:
             self._settle(name, partition, lane)
 
     def _fail_if_recreated(self, topic: str, partition: int, lane: Lane) -> bool:
-        """What was meant for a deleted topic never reaches its namesake."""
+        """What was meant for a deleted topic never reaches its namesake; whether that leaves
+        nothing to be sent now. What is in flight is judged by its answer."""
         known = self.metadata.topics.get(topic)
         if known is None or known.topic_id == lane.waiting[0].topic_id:
             return False
@@ -513,5 +514,4 @@ class ProducerCore:
                 self.sequencer.forget(batch)
         if lane.is_idle:
             del self.lanes[topic, partition]
-            return True
-        return False
+        return not lane.waiting
