@@ -217,3 +217,17 @@ def test_the_lease_ends_the_delivery_at_once_and_the_epoch_goes_with_it() -> Non
     side.group.standing = OUTSIDE
     assert not side.group.may_deliver(0)
     assert side.group.metadata().member_epoch == 0
+
+
+def test_what_was_sought_in_a_topic_that_nobody_knows_yet_is_not_committed_by_the_way() -> None:
+    """Nothing of it was read; without the topic's id the whole commit would be refused."""
+    side = Side()
+    unknown = TopicPartition("later", 0)
+    side.core.assign([T0, unknown], time.monotonic_ns())
+    side.core.seek(T0, 3)
+    side.core.seek(unknown, 4)
+    assert side.group.offsets.commit_delivered() is not None
+    (wanted,) = (each for each in side.posted if isinstance(each, CommitWanted))
+    assert [(each.topic_partition, each.topic_id) for each in wanted.offsets] == [(T0, OLD)]
+    side.core.assign([unknown], time.monotonic_ns())
+    assert side.group.offsets.commit_delivered() is None

@@ -158,9 +158,12 @@ class GroupOffsets:
         *,
         is_awaited: bool = False,
     ) -> int | None:
-        """Those that are not committed yet; None: there are none."""
+        """Those that are not committed yet; None: there are none. Of a topic that is not known
+        yet nothing was read: a place that was sought there is not committed by the way."""
         changed = {
-            name: at for name, at in positions.items() if self.committed.get(name) != at.offset
+            name: at
+            for name, at in positions.items()
+            if self.committed.get(name) != at.offset and self.id_of(name)
         }
         if not changed:
             return None
