@@ -174,3 +174,32 @@ gc.collect()
 
 def test_a_call_that_is_freed_at_the_end_does_not_wait_for_a_thread_that_stopped() -> None:
     subprocess.run([sys.executable, "-c", LOCKED], check=True, timeout=HANG_SECONDS)
+
+
+FOREIGN: Final = """
+import _thread, threading
+from tidelog.client.shared import lifecycle
+
+is_begun, never = threading.Event(), threading.Event()
+
+def foreign():
+    # As a thread of gRPC's that runs a callback: Python makes an object for it that stands for it.
+    threading.current_thread()
+    is_begun.set()
+    never.wait()
+
+with lifecycle.watching_threads():
+    _thread.start_new_thread(foreign, ())
+    is_begun.wait()
+"""
+
+
+def test_a_thread_that_python_has_not_started_does_not_end_the_process_by_a_traceback() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FOREIGN],
+        capture_output=True,
+        text=True,
+        timeout=HANG_SECONDS,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")

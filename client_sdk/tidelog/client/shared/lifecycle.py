@@ -178,7 +178,9 @@ def _at_exit() -> None:
     deadline = time.monotonic() + _THREADS_END_S
     for thread in list(_process.threads):
         if thread is not threading.current_thread():
-            thread.join(max(0.0, deadline - time.monotonic()))
+            # Who was not started by Python, but ran some, is a dummy that refuses to be joined.
+            with contextlib.suppress(AssertionError, RuntimeError):
+                thread.join(max(0.0, deadline - time.monotonic()))
 
 
 if hasattr(os, "register_at_fork"):
