@@ -30,7 +30,8 @@ class LoopThread:
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self.loop.run_forever, name="test loop")
+        # One that a test leaves open must not keep the process.
+        self._thread = threading.Thread(target=self.loop.run_forever, name="test loop", daemon=True)
         self._thread.start()
 
     def run(self, call: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
