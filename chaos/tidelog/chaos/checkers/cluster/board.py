@@ -90,6 +90,9 @@ class PartitionBoard:
         """Nodes whose machines have crashed before all that was committed was flushed there."""
         self.damaged: dict[int, None] = {}
         """Nodes of which the copy has rotted: what they say of it is not judged any more."""
+        self.gone_ns: dict[int, int] = {}
+        """By node, when a file of its copy was taken away: its node does not notice at once, and
+        counts on it meanwhile."""
         self.old_copies: dict[int, int] = {}
         """Nodes whose directory went back in time, and the epoch that their broker had: until the
         replica has been seen with all that is committed."""

@@ -84,6 +84,7 @@ class GoneFiles:
             return
         board, path, inode = places[self._random.below(len(places))]
         board.damaged[victim.node_id] = None
+        board.gone_ns[victim.node_id] = self._world.loop.now_ns
         if self._random.chance(_WHOLE_DIRECTORY):
             medium.take_away(directory_name(board.key), self._world.faults)
         elif is_at_work or self._random.chance(_CUT):

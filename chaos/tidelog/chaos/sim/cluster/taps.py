@@ -103,6 +103,7 @@ class AnswersWatch:
         copies = sum(
             _holds(node, key, opaque, is_durable=is_durable)
             or self._lost_ns(node.node_id, is_durable=is_durable) > lately_ns
+            or board.gone_ns.get(node.node_id, _NEVER_NS) > lately_ns
             for node in counted
         )
         if copies < in_sync_min:

@@ -108,6 +108,10 @@ class ClusterWatch:
             if _is_being_cut(replica.log, position):
                 return
             flushed_offset = replica.log.flushed_offset
+        elif replica is None:
+            # It may have lived, and copied, between two looks.
+            on_disk = durable_end(node.machine.medium(DATA), board.key)
+            flushed_offset = max(flushed_offset, on_disk)
         for violation in steps.left_alone_with_all_flushed(board, node.name, flushed_offset):
             self.board.report(violation)
 
