@@ -67,8 +67,8 @@ def consume(address: str) -> None:
         next(consumer)
 
 
-def list_topics(address: str) -> None:
-    with AdminClient(bootstrap_servers=address, bootstrap_timeout_ms=LIMIT_MS) as admin:
+def list_topics(address: str, limit_ms: int = LIMIT_MS) -> None:
+    with AdminClient(bootstrap_servers=address, bootstrap_timeout_ms=limit_ms) as admin:
         admin.list_topics()
 
 
@@ -87,15 +87,16 @@ def test_the_error_names_the_address_and_the_reason(
 
 
 def test_each_of_several_addresses_is_named() -> None:
-    with (
-        closed_port() as closed,
-        unknown_name() as unknown,
-        web_server() as web,
-        pytest.raises(TidelogError) as caught,
-    ):
-        list_topics(f"{closed},{unknown},{web}")
-    for address in (closed, unknown, web):
-        assert address in caught.value.happened
+    """Each that was tried: on a busy machine the limit may end before the last one is."""
+    told = ""
+    with closed_port() as closed, unknown_name() as unknown, web_server() as web:
+        for limit_ms in (LIMIT_MS, 10 * LIMIT_MS, 100 * LIMIT_MS):
+            with pytest.raises(TidelogError) as caught:
+                list_topics(f"{closed},{unknown},{web}", limit_ms)
+            told = caught.value.happened
+            if all(each in told for each in (closed, unknown, web)):
+                return
+    raise AssertionError(told)
 
 
 def test_one_good_address_among_bad_ones_is_enough() -> None:
