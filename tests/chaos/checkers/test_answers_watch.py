@@ -69,6 +69,7 @@ class Scene:
         in_sync_alone_ns: int | None = None,
         minimum: int = 2,
         decided_start: int = 0,
+        gone_ago_ns: Mapping[int, int] | None = None,
     ) -> str:
         """Of an acknowledgement of two copies: the kind of what is wrong; "" if nothing is."""
         image = msgspec.structs.replace(
@@ -79,6 +80,8 @@ class Scene:
         )
         board.decided_start = decided_start
         now_ns = self.world.loop.now_ns
+        for node_id, ago_ns in (gone_ago_ns or {}).items():
+            board.gone_ns[node_id] = now_ns - ago_ns
         board.alone_until_ns = now_ns - alone_ago_ns
         if in_sync_alone_ns is not None:
             own = self.nodes[answering].own = partition(in_sync=(answering,), leader=answering)
@@ -200,6 +203,20 @@ def test_a_disk_that_was_replaced_had_its_copy_a_moment_ago_and_not_longer(
 ) -> None:
     scene.lost(scene.watch.wiped_ns, 2, TOO_LATE_NS if is_late else JUST_IN_TIME_NS)
     assert scene.verdict({1: DURABLE}, flush=flush) == (kind if is_late else "")
+
+
+@pytest.mark.parametrize(("flush", "kind"), [("sync", "not_flushed"), ("replicated", "not_copied")])
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_copy_whose_file_was_taken_away_counts_a_moment_longer_and_for_one_copy(
+    scene: Scene, flush: str, kind: str, is_late: bool
+) -> None:
+    gone = {2: TOO_LATE_NS if is_late else JUST_IN_TIME_NS}
+    said = scene.verdict({1: DURABLE}, flush=flush, gone_ago_ns=gone)
+    assert said == (kind if is_late else "")
+
+
+def test_a_copy_that_was_taken_away_does_not_stand_for_another_one(scene: Scene) -> None:
+    assert scene.verdict({}, flush="sync", gone_ago_ns={2: 0}) == "not_flushed"
 
 
 def test_a_replaced_disk_stands_for_one_copy_only(scene: Scene) -> None:
