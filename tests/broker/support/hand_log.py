@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Callable, Sequence
 
+from tidelog.broker.coordination.log import CoordinatorLog, KeyValue
 from tidelog.broker.directory.core.messages import Appended
-from tidelog.broker.groups.coordinator.log import CoordinatorLog, KeyValue
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 

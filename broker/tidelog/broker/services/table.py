@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from tidelog.broker.groups.coordinator.finding import CoordinatorFinder
+from tidelog.broker.coordination.finding import CoordinatorFinder
 from tidelog.broker.groups.subscription.host import Subscriptions
 from tidelog.broker.services.fetch.handler import FetchHandler
 from tidelog.broker.services.fetch.wire import FetchRpc

@@ -6,13 +6,14 @@ reads what it knows from its partition.
 
 from collections.abc import Callable, Mapping
 
-from tidelog.broker.groups.coordinator.finding import CoordinatorFinder
+from tidelog.broker.coordination.finding import CoordinatorFinder
 from tidelog.broker.groups.coordinator.keeper import GroupCoordinators
 from tidelog.broker.groups.coordinator.lag import LagKeeper
 from tidelog.broker.groups.coordinator.leader_offsets import LeaderOffsets
 from tidelog.broker.groups.coordinator.watermarks import OwnWatermarks
 from tidelog.broker.groups.core.groups import GroupCoordinatorCore
 from tidelog.broker.groups.state.messages import BrokerLife
+from tidelog.broker.groups.state.places import GROUPS
 from tidelog.broker.groups.subscription.host import GroupPorts, Subscriptions
 from tidelog.broker.replicas.replicas import Replicas
 from tidelog.broker.services.fetch.handler import FetchHandler
@@ -30,6 +31,7 @@ from tidelog.metadata_quorum.port import ImageSource, Metadata
 from tidelog.ports import Clock, Method, Network, Random, TaskScope
 from tidelog.server.events import log as log_events
 from tidelog.server.events.limit import WINDOW_MS, LimitedEvents
+from tidelog.wire.group_names import validate_group_name
 from tidelog.wire.ids import BrokerEpoch, BrokerId
 
 
@@ -59,7 +61,9 @@ class BrokerGroups:
         self._events = LimitedEvents(log_events, clock)
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
-        self.finder = CoordinatorFinder(metadata, replicas, clock, broker_id=broker_id)
+        self.finder = CoordinatorFinder(
+            GROUPS, validate_group_name, metadata, replicas, clock, broker_id=broker_id
+        )
         self.coordinators = GroupCoordinators(
             replicas,
             clock,

@@ -3,6 +3,7 @@
 import asyncio
 
 from tests.broker.support.hand_log import HandLog, turns
+from tidelog.broker.coordination.task import Surroundings
 from tidelog.broker.groups.coordinator.coordinator import GroupCoordinator
 from tidelog.broker.groups.core.groups import GroupCoordinatorCore
 from tidelog.broker.groups.state.messages import GroupTopic
@@ -26,15 +27,17 @@ class Coordinator:
         self.logs: dict[int, HandLog] = {}
         clock = RealClock()
         self.it = GroupCoordinator(
-            clock,
-            SteadyTime(clock),
             PartitionKey(TopicId(b"g" * 16), PartitionId(0)),
-            open_log=self._open,
+            Surroundings(
+                clock=clock,
+                time=SteadyTime(clock),
+                open_log=self._open,
+                is_in_contact=lambda: True,
+                on_resigned=lambda key, error: None,
+                events=log_events,
+                meter=Meter(()),
+            ),
             make_core=GroupCoordinatorCore,
-            is_in_contact=lambda: True,
-            on_resigned=lambda key, error: None,
-            events=log_events,
-            meter=Meter(()),
         )
         self.it.show((GroupTopic(TOPIC, "t", 1),))
 

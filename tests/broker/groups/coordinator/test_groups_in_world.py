@@ -7,7 +7,7 @@ import pytest
 from tests.broker.support.group_world import Groups, Member, settle
 from tests.server.support.cluster_in_world import Cluster, three
 from tests.server.support.metrics_in_world import scrape, value
-from tidelog.broker.groups.coordinator.log import CoordinatorLog
+from tidelog.broker.coordination.log import CoordinatorLog
 from tidelog.v1 import groups_pb2
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.partitioner import coordinator_partition

@@ -8,17 +8,21 @@ from tests.broker.support.group_world import Groups, Member, settle
 from tests.broker.support.hand_log import HandLog, turns
 from tests.server.cluster.test_replicas_in_world import isolate
 from tests.server.support.cluster_in_world import Cluster, three
-from tidelog.broker.groups.coordinator.proof import LeadershipProof
+from tidelog.broker.coordination.proof import LeadershipProof
 from tidelog.broker.groups.state.records import MEANINGLESS, decode_record
 from tidelog.metadata_quorum.controller.brokers.sessions import SESSION_TIMEOUT_MS
 from tidelog.v1 import errors_pb2, groups_pb2
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 
+def proof_of(log: HandLog) -> LeadershipProof:
+    return LeadershipProof(log, lambda: 0, noun="group", meaningless=MEANINGLESS)
+
+
 def test_an_append_speaks_for_those_only_who_asked_before_it_began() -> None:
     async def work() -> None:
         log = HandLog()
-        proof = LeadershipProof(log, lambda: 0)
+        proof = proof_of(log)
         first = asyncio.ensure_future(proof.wait())
         await turns()
         late = [asyncio.ensure_future(proof.wait()) for _ in range(3)]
@@ -36,7 +40,7 @@ def test_an_append_speaks_for_those_only_who_asked_before_it_began() -> None:
 def test_what_is_committed_in_another_epoch_shows_nothing() -> None:
     async def work() -> None:
         log = HandLog()
-        asked = asyncio.ensure_future(LeadershipProof(log, lambda: 0).wait())
+        asked = asyncio.ensure_future(proof_of(log).wait())
         await turns()
         await log.end(0, leader_epoch=2)
         with pytest.raises(TidelogError) as caught:

@@ -8,12 +8,12 @@ told of in its part of the answer.
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Final
 
-from tidelog.broker.groups.coordinator.finding import CoordinatorFinder
+from tidelog.broker.coordination.finding import CoordinatorFinder
 from tidelog.broker.groups.coordinator.leader_offsets import LeaderOffsets
 from tidelog.broker.groups.coordinator.watermarks import OwnOffsets
 from tidelog.broker.groups.state.limits import PARTITIONS_PER_GROUP_MAX
 from tidelog.broker.groups.state.messages import Caller
-from tidelog.broker.groups.state.places import groups_topic, place_of
+from tidelog.broker.groups.state.places import GROUPS
 from tidelog.broker.groups.state.refusals import not_found
 from tidelog.broker.services.groups.methods import (
     ALTER_OFFSETS,
@@ -154,7 +154,7 @@ class GroupAdminRpc:
             if asked.validate_only:
                 return _refused(errors).SerializeToString()
             # As the first commit of a group would: it has the topic of the groups made.
-            await self._finder.find_groups(context, [asked.group])
+            await self._finder.find(context, [asked.group])
         answer = await self._ask_one(context, asked.group, ALTER_OFFSETS, asked)
         return answer.SerializeToString()
 
@@ -202,7 +202,7 @@ class GroupAdminRpc:
 
     def _coordinators(self) -> tuple[dict[BrokerId, int], int]:
         """Brokers by how many partitions of groups they lead, and how many nobody leads."""
-        topic = groups_topic(self._metadata.image())
+        topic = GROUPS.topic_in(self._metadata.image())
         counts: dict[BrokerId, int] = {}
         for partition in () if topic is None else topic.partitions:
             counts[partition.leader_id] = counts.get(partition.leader_id, 0) + 1
@@ -215,12 +215,12 @@ class GroupAdminRpc:
         failures: dict[str, TidelogError] = {}
         by_broker: dict[BrokerId, list[str]] = {}
         image = self._metadata.image()
-        if groups_topic(image) is None:
+        if GROUPS.topic_in(image) is None:
             # No coordinator was ever asked for, so there is no group that it could know of.
             return {group: not_found(group, tried=f"find group `{group}`") for group in groups}
         for group in groups:
             try:
-                place = place_of(group, image, context.listener)
+                place = GROUPS.place_of(group, image, context.listener)
             except TidelogError as error:
                 failures[group] = error
             else:
@@ -241,7 +241,7 @@ class GroupAdminRpc:
         """Nobody has asked for a coordinator yet: what is asked of a group is answered as for one
         that is not there. To wait for the coordinator would be to wait for ever."""
         validate_group_name(group, tried="find the coordinator of a group")
-        return groups_topic(self._metadata.image()) is None
+        return GROUPS.topic_in(self._metadata.image()) is None
 
     async def _ask_one(
         self,
@@ -251,7 +251,7 @@ class GroupAdminRpc:
         asked: AskedT,
     ) -> AnswerT:
         validate_group_name(group, tried="find the coordinator of a group")
-        place = place_of(group, self._metadata.image(), context.listener)
+        place = GROUPS.place_of(group, self._metadata.image(), context.listener)
         return await self._peers.coordinate(_caller_of(context), place.broker_id, method, asked)
 
     async def _fill_offsets(self, groups: Iterable[group_admin_pb2.GroupDescription]) -> None:

@@ -1,7 +1,7 @@
 """CoordinatorService: conversions only."""
 
-from tidelog.broker.groups.coordinator.finding import RETRY_AFTER_MS, CoordinatorFinder
-from tidelog.broker.groups.state.places import Place
+from tidelog.broker.coordination.finding import RETRY_AFTER_MS, CoordinatorFinder
+from tidelog.broker.coordination.places import Place
 from tidelog.contract.errors import fill_error
 from tidelog.ports import RequestContext
 from tidelog.v1 import coordinator_pb2
@@ -22,7 +22,7 @@ class CoordinatorRpc:
         """`FindCoordinators`."""
         asked = coordinator_pb2.FindCoordinatorsRequest.FromString(message)
         _check_kind(asked.kind)
-        found = await self._finder.find_groups(context, asked.keys)
+        found = await self._finder.find(context, asked.keys)
         response = coordinator_pb2.FindCoordinatorsResponse()
         for key, place in zip(asked.keys, found, strict=True):
             _fill(response.coordinators.add(key=key), place)

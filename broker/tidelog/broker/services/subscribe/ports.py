@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
-from tidelog.broker.groups.coordinator.finding import CoordinatorFinder
+from tidelog.broker.coordination.finding import CoordinatorFinder
 from tidelog.broker.groups.coordinator.leader_offsets import Found, LeaderOffsets
 from tidelog.broker.groups.state.messages import BrokerLife, Caller
 from tidelog.broker.groups.subscription.core import limits
@@ -142,7 +142,7 @@ class PeerGroup:
         try:
             # Also of a coordinator on this broker, which waits as long for what it has to store.
             async with asyncio.timeout(CALL_MS / 1_000):
-                (place,) = await self._finder.find_groups(context, [begin.group])
+                (place,) = await self._finder.find(context, [begin.group])
                 if isinstance(place, TidelogError):
                     raise place
                 return await ask(place.broker_id)

@@ -8,7 +8,8 @@ import enum
 from collections.abc import Sequence
 from typing import Final
 
-from tidelog.broker.groups.state.places import groups_topic, partition_of
+from tidelog.broker.coordination.places import partition_of
+from tidelog.broker.groups.state.places import GROUPS
 from tidelog.chaos.sim.base.faults import FaultKind
 from tidelog.chaos.sim.clients.scene import TOPIC
 from tidelog.chaos.sim.cluster.node import ClusterNode
@@ -132,7 +133,7 @@ def newest(nodes: Sequence[ClusterNode]) -> Image:
 
 def _leader(image: Image, group: str, *, is_group: bool) -> int | None:
     """Of the topic's partition, or of the one that its group belongs to."""
-    topic = groups_topic(image) if is_group else image.topic_named(TOPIC)
+    topic = GROUPS.topic_in(image) if is_group else image.topic_named(TOPIC)
     if topic is None:
         return None
     partition = partition_of(group, topic) if is_group else topic.partitions[0]

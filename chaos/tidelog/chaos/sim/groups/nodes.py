@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from tidelog.broker.groups.coordinator.log import CoordinatorLog
+from tidelog.broker.coordination.log import CoordinatorLog
 from tidelog.broker.groups.core.groups import GroupCoordinatorCore
 from tidelog.broker.groups.state.messages import GroupTopic, LoadEnded
 from tidelog.broker.groups.state.topics import TopicView

@@ -7,8 +7,8 @@ for a function of the core for the time of a run.
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from tidelog.broker.groups.coordinator import log
-from tidelog.broker.groups.coordinator.log import CoordinatorLog
+from tidelog.broker.coordination import log
+from tidelog.broker.coordination.log import CoordinatorLog
 from tidelog.broker.groups.core import membership, offsets, reconcile
 from tidelog.broker.groups.core.reconcile import Ownership
 from tidelog.broker.groups.core.upkeep import Upkeep

@@ -1,4 +1,4 @@
-"""That this broker still leads a partition of `__groups`, shown when it may be so no more.
+"""That this broker still leads a coordinators' partition, shown when it may be so no more.
 
 A coordinator's answers may not be older than what another one has answered already. What it stores
 shows that by itself: an append comes to be committed only while everybody who could lead next
@@ -21,9 +21,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
+from tidelog.broker.coordination.log import CoordinatorLog
 from tidelog.broker.directory.core.messages import Appended
-from tidelog.broker.groups.coordinator.log import CoordinatorLog
-from tidelog.broker.groups.state.records import MEANINGLESS
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 PROOF_MS: Final = 1_000
@@ -33,7 +32,12 @@ PROOF_MS: Final = 1_000
 class LeadershipProof:
     """Of one coordinator's time in one leader epoch."""
 
-    def __init__(self, log: CoordinatorLog, wall_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, log: CoordinatorLog, wall_ms: Callable[[], int], *, noun: str, meaningless: bytes
+    ) -> None:
+        """`noun`: what is coordinated there; `meaningless`: a key that every load skips."""
+        self._noun: Final = noun
+        self._meaningless: Final = meaningless
         self._log: Final = log
         self._wall_ms: Final = wall_ms
         self._begun = 0
@@ -54,14 +58,14 @@ class LeadershipProof:
                         self._begin()
                     await self._has_ended.wait()
         except TimeoutError:
-            raise _not_shown(f"an append was not committed within {PROOF_MS} ms") from None
+            raise self._not_shown(f"an append was not committed within {PROOF_MS} ms") from None
         except TidelogError as error:
-            raise _not_shown(f"{error.happened} ({error.code.name})") from None
+            raise self._not_shown(f"{error.happened} ({error.code.name})") from None
         if self._failure is not None:
-            raise _not_shown(f"{self._failure.happened} ({self._failure.code.name})")
+            raise self._not_shown(f"{self._failure.happened} ({self._failure.code.name})")
 
     def _begin(self) -> None:
-        appended = self._log.append([(MEANINGLESS, None)], self._wall_ms())
+        appended = self._log.append([(self._meaningless, None)], self._wall_ms())
         self._begun += 1
         self._has_ended.clear()
         appended.add_done_callback(self._on_appended)
@@ -77,12 +81,11 @@ class LeadershipProof:
         self._ended, self._failure = self._begun, failure
         self._has_ended.set()
 
-
-def _not_shown(happened: str) -> TidelogError:
-    return TidelogError(
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        tried="show that this broker still leads the partition of the group, having heard from no "
-        "controller",
-        happened=happened,
-        hint="Look the group's coordinator up at another broker.",
-    )
+    def _not_shown(self, happened: str) -> TidelogError:
+        return TidelogError(
+            ErrorCode.COORDINATOR_NOT_AVAILABLE,
+            tried=f"show that this broker still leads the partition of the {self._noun}, having "
+            "heard from no controller",
+            happened=happened,
+            hint=f"Look the {self._noun}'s coordinator up at another broker.",
+        )

@@ -8,7 +8,7 @@ import pytest
 from tests.broker.support.group_world import Groups
 from tests.broker.support.node_in_world import NodeLife, PlainClient, partition_batch
 from tests.server.support.cluster_in_world import Cluster, three
-from tidelog.broker.groups.coordinator.log import CoordinatorLog
+from tidelog.broker.coordination.log import CoordinatorLog
 from tidelog.broker.replicas.replicas import Replicas
 from tidelog.chaos.sim import SimulatedPorts, World
 from tidelog.wire.batch import encode_batch

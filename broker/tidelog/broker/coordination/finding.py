@@ -7,25 +7,17 @@ coordinator, and the answer says which are missing. Not on a record's walk.
 
 import asyncio
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Protocol
 
-from tidelog.broker.groups.state.places import (
-    Place,
-    check_groups_on,
-    groups_topic,
-    not_available,
-    place_of,
-    why_no_topic,
-)
+from tidelog.broker.coordination.places import CoordinatedKind, Place
 from tidelog.broker.replicas.replicas import Replicas
-from tidelog.metadata.internal_topics import GROUPS_TOPIC, shortage_of
+from tidelog.metadata.internal_topics import shortage_of
 from tidelog.metadata.new_topic import NewTopic
 from tidelog.metadata_quorum.port import Metadata
 from tidelog.metadata_quorum.shared.forwarding import left_ms
 from tidelog.ports import Clock, RequestContext
 from tidelog.ports.request_context import CLUSTER_LISTENER
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.group_names import validate_group_name
 from tidelog.wire.ids import BrokerId
 from tidelog.wire.refusals import invalid
 
@@ -38,65 +30,83 @@ _TRIED: Final = "find coordinators"
 _NS_PER_MS: Final = 1_000_000
 
 
+class NameCheck(Protocol):
+    """Whether something is a name of the kind."""
+
+    def __call__(self, name: str, /, *, tried: str) -> object:
+        """INVALID_ARGUMENT, or a like code, if it is none."""
+        ...
+
+
 class CoordinatorFinder:
-    """Answers from the local image."""
+    """Of one kind. Answers from the local image."""
 
     def __init__(
-        self, metadata: Metadata, replicas: Replicas, clock: Clock, *, broker_id: BrokerId
+        self,
+        kind: CoordinatedKind,
+        check_name: NameCheck,
+        metadata: Metadata,
+        replicas: Replicas,
+        clock: Clock,
+        *,
+        broker_id: BrokerId,
     ) -> None:
+        self._kind = kind
+        self._check_name = check_name
         self._metadata = metadata
         self._replicas = replicas
         self._clock = clock
         self._broker_id = broker_id
         self._creating = asyncio.Lock()
 
-    async def find_groups(
-        self, context: RequestContext, groups: Sequence[str]
+    async def find(
+        self, context: RequestContext, names: Sequence[str]
     ) -> list[Place | TidelogError]:
-        """Where the coordinator of each group is, in their order."""
-        if not 1 <= len(groups) <= KEYS_MAX:
-            raise invalid(_TRIED, f"the request has {len(groups)} keys, not 1 to {KEYS_MAX}")
-        for group in groups:
-            validate_group_name(group, tried=_TRIED)
-        check_groups_on(self._metadata.image(), tried=_TRIED)
+        """Where the coordinator of each name is, in their order."""
+        if not 1 <= len(names) <= KEYS_MAX:
+            raise invalid(_TRIED, f"the request has {len(names)} keys, not 1 to {KEYS_MAX}")
+        for name in names:
+            self._check_name(name, tried=_TRIED)
+        self._kind.check_on(self._metadata.image(), tried=_TRIED)
         failure = await self._topic_made(context)
         image = self._metadata.image()
         await self._replicas.wait_applied(image.version)
         found: list[Place | TidelogError] = []
-        for group in groups:
+        for name in names:
             try:
                 if failure is not None:
-                    raise not_available(group, failure)
-                found.append(place_of(group, image, context.listener))
+                    raise self._kind.not_available(name, failure)
+                found.append(self._kind.place_of(name, image, context.listener))
             except TidelogError as error:
                 found.append(error)
         return found
 
     async def _topic_made(self, context: RequestContext) -> str | None:
         """Have the topic made if it is not there; why it could not be."""
-        if groups_topic(self._metadata.image()) is not None:
+        if self._kind.topic_in(self._metadata.image()) is not None:
             return None
         wait_ms = min(left_ms(context, self._clock), CREATION_MS)
         try:
             async with asyncio.timeout(wait_ms / 1000), self._creating:
                 return await self._make_topic(wait_ms)
         except TimeoutError:
-            return f"topic {GROUPS_TOPIC} was not made within {wait_ms} ms"
+            return f"topic {self._kind.topic_name} was not made within {wait_ms} ms"
 
     async def _make_topic(self, wait_ms: int) -> str | None:
         image = self._metadata.image()
-        if groups_topic(image) is not None:
+        if self._kind.topic_in(image) is not None:
             return None
         if shortage_of(image) is not None:
-            return why_no_topic(image)
+            return self._kind.why_no_topic(image)
+        name = self._kind.topic_name
         try:
             (made,) = await self._metadata.create_topics(
-                self._own_context(wait_ms), [NewTopic(name=GROUPS_TOPIC)], timeout_ms=wait_ms
+                self._own_context(wait_ms), [NewTopic(name=name)], timeout_ms=wait_ms
             )
         except TidelogError as error:
-            return f"topic {GROUPS_TOPIC} cannot be made: {error.happened}"
+            return f"topic {name} cannot be made: {error.happened}"
         if isinstance(made, TidelogError) and made.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
-            return f"topic {GROUPS_TOPIC} cannot be made: {made.happened}"
+            return f"topic {name} cannot be made: {made.happened}"
         return None
 
     def _own_context(self, wait_ms: int) -> RequestContext:
