@@ -4,6 +4,7 @@ Owns the subclasses that only a client raises; everything else is a TidelogError
 It must never import gRPC or protobuf.
 """
 
+import enum
 from collections.abc import Mapping
 
 from tidelog.client.types.records import TopicPartition
@@ -16,9 +17,11 @@ __all__ = [
     "ErrorCode",
     "ForkedClientError",
     "LogTruncationError",
+    "NextStep",
     "PeerError",
     "ReadPlace",
     "TidelogError",
+    "TransactionError",
     "WakeupError",
 ]
 
@@ -115,6 +118,81 @@ def _rebuild_truncation(
         leader_epoch=leader_epoch,
         divergent_offset=divergent_offset,
     )
+
+
+class NextStep(enum.Enum):
+    """What helps after a call of a transaction did not work."""
+
+    AGAIN = "again"
+    """The same call once more."""
+    ABORT = "abort"
+    """Nothing of this transaction is committed: abort it, and begin again."""
+    STOP = "stop"
+    """This producer is done for good: close it."""
+    CORRECT = "correct"
+    """The call does not fit, or its arguments are wrong: the hint says what to change."""
+
+
+class TransactionError(TidelogError):
+    """A call of a transaction, or a record in it, did not work.
+
+    At most one of `retriable`, `abort_required` and `fatal` is true, and says what to do next: the
+    same call once more; abort and begin again; stop this producer. If none is, the call itself is
+    wrong, and the hint says what to change.
+    """
+
+    def __init__(
+        self,
+        code: ErrorCode,
+        *,
+        tried: str,
+        happened: str,
+        hint: str = "",
+        next_step: NextStep = NextStep.CORRECT,
+    ) -> None:
+        super().__init__(code, tried=tried, happened=happened, hint=hint)
+        self.next_step = next_step
+
+    @classmethod
+    def of(cls, error: TidelogError, next_step: NextStep) -> "TransactionError":
+        """The same error, with what to do next."""
+        return cls(
+            error.code,
+            tried=error.tried,
+            happened=error.happened,
+            hint=error.hint,
+            next_step=next_step,
+        )
+
+    @property
+    def retriable(self) -> bool:
+        """Whether the same call is to be made again."""
+        return self.next_step is NextStep.AGAIN
+
+    @property
+    def abort_required(self) -> bool:
+        """Whether the transaction can only be aborted."""
+        return self.next_step is NextStep.ABORT
+
+    @property
+    def txn_requires_abort(self) -> bool:
+        """The same, by the name that Kafka's clients have for it."""
+        return self.abort_required
+
+    @property
+    def fatal(self) -> bool:
+        """Whether the producer cannot be used any more."""
+        return self.next_step is NextStep.STOP
+
+    def __reduce__(self) -> tuple[object, ...]:
+        told = (self.code, self.tried, self.happened, self.hint, self.next_step)
+        return (_rebuild_transaction_error, told)
+
+
+def _rebuild_transaction_error(
+    code: ErrorCode, tried: str, happened: str, hint: str, next_step: NextStep
+) -> TransactionError:
+    return TransactionError(code, tried=tried, happened=happened, hint=hint, next_step=next_step)
 
 
 class CommitFailedError(TidelogError):

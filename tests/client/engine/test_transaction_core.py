@@ -9,6 +9,7 @@ from tidelog.client.engine.transaction.messages import (
     Answered,
     BeginWanted,
     CallDone,
+    CallWithdrawn,
     Coordinated,
     CoordinatorFailed,
     CoordinatorFound,
@@ -45,6 +46,7 @@ from tidelog.client.engine.transaction.phases import (
     Starting,
     Undecided,
 )
+from tidelog.client.errors import PeerError
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 LATE_NS = 60_000 * NS_PER_MS
@@ -79,6 +81,11 @@ class Talk:
         return self.want(EndWanted, decision=decision)
 
 
+def number_of(effects: list[TransactionEffect]) -> int:
+    (number,) = [each.number for each in effects if hasattr(each, "number")]
+    return int(number)
+
+
 def answer(
     effects: list[TransactionEffect],
     identity: Identity | None = None,
@@ -87,7 +94,7 @@ def answer(
     is_doubtful: bool = False,
 ) -> Answered:
     """The answer to the last request among the effects."""
-    (number,) = [each.number for each in effects if hasattr(each, "number")]
+    number = number_of(effects)
     told = None if error is None else refusal(error)
     return Answered(number=number, identity=identity, error=told, is_doubtful=is_doubtful)
 
@@ -294,3 +301,50 @@ def test_every_call_that_does_not_fit_says_what_stands_and_what_helps() -> None:
     error = done(talk.want(BeginWanted)).error
     assert error is not None
     assert error.hint == "Commit or abort it first."
+
+
+def step_of(effects: list[TransactionEffect]) -> tuple[bool, bool, bool]:
+    error = done(effects).error
+    assert error is not None
+    assert error.txn_requires_abort == error.abort_required
+    return error.retriable, error.abort_required, error.fatal
+
+
+def test_an_error_says_whether_to_ask_again_to_abort_or_to_stop() -> None:
+    again, abort, stop = (True, False, False), (False, True, False), (False, False, True)
+    talk = opened()
+    assert step_of(talk.want(BeginWanted)) == (False, False, False), "the call is wrong by itself"
+    talk.say(RecordsFailed(refusal(ErrorCode.BATCH_TOO_LARGE)))
+    assert step_of(talk.end(Decision.COMMIT)) == abort
+    _, asked = talk.end(Decision.ABORT)
+    assert step_of(talk.wait(60_001)) == abort, "an abort that was not answered is asked for again"
+    asked = talk.end(Decision.ABORT)[1]
+    assert step_of(talk.say(answer([asked], error=ErrorCode.FENCED_PRODUCER_EPOCH))) == stop
+    talk = opened()
+    talk.end(Decision.COMMIT)
+    talk.say(answer(talk.say(Flushed()), error=ErrorCode.UNAVAILABLE, is_doubtful=True))
+    assert step_of(talk.wait(60_001)) == again, "the same call tells what became of it"
+    assert step_of(talk.want(BeginWanted)) == abort
+
+
+def test_a_call_that_is_not_waited_for_any_more_leaves_what_it_left_when_its_time_was_over() -> (
+    None
+):
+    talk = opened()
+    talk.end(Decision.COMMIT)
+    talk.say(answer(talk.say(Flushed()), error=ErrorCode.UNAVAILABLE, is_doubtful=True))
+    assert talk.say(CallWithdrawn(call=1)) == [], "that one has ended long ago"
+    assert code_of(talk.say(CallWithdrawn(call=3))) is ErrorCode.CANCELLED
+    assert isinstance(talk.core.phase, Undecided)
+
+
+def test_a_coordinator_says_how_soon_it_is_to_be_asked_again() -> None:
+    talk = Talk()
+    talk.want(InitializeWanted)
+    asked = talk.say(CoordinatorFound(of=PAY, address="b1"))
+    busy = PeerError(
+        ErrorCode.CONCURRENT_TRANSACTIONS, tried="ask", happened="not yet", retry_after_ms=1
+    )
+    assert talk.say(Answered(number=number_of(asked), error=busy)) == []
+    assert talk.core.next_deadline_ns() == NS_PER_MS
+    assert talk.wait(1) == [SendInitialize(number=2, address="b1", expected=None)]

@@ -8,6 +8,7 @@ import msgspec
 
 from tidelog.client.engine.group.messages import OffsetToCommit
 from tidelog.client.engine.transaction.phases import Decision, Identity
+from tidelog.client.errors import TransactionError
 from tidelog.wire.errors import TidelogError
 
 
@@ -83,6 +84,15 @@ class DecideWanted(msgspec.Struct, frozen=True, kw_only=True):
     deadline_ns: int
 
 
+Call = InitializeWanted | BeginWanted | OffsetsWanted | EndWanted | PrepareWanted | DecideWanted
+
+
+class CallWithdrawn(msgspec.Struct, frozen=True, kw_only=True):
+    """The user waits for this call no longer; it ends as if its time were over."""
+
+    call: int
+
+
 class RecordsAdded(msgspec.Struct, frozen=True):
     """Records were appended in the open transaction."""
 
@@ -122,6 +132,8 @@ class Answered(msgspec.Struct, frozen=True, kw_only=True):
     error: TidelogError | None = None
     is_doubtful: bool = False
     """With an error: it was sent, and may have been carried out all the same."""
+    batches_in_flight_max: int = 0
+    """Of one partition, as the coordinator allows; 0: it does not say."""
 
 
 TransactionMessage = (
@@ -131,6 +143,7 @@ TransactionMessage = (
     | EndWanted
     | PrepareWanted
     | DecideWanted
+    | CallWithdrawn
     | RecordsAdded
     | RecordsFailed
     | Flushed
@@ -210,7 +223,7 @@ class CallDone(msgspec.Struct, frozen=True, kw_only=True):
     """The user's call returns, or raises."""
 
     call: int
-    error: TidelogError | None = None
+    error: TransactionError | None = None
     token: Token | None = None
 
 

@@ -7,6 +7,7 @@ from typing import assert_never
 
 from tidelog.client.engine.transaction.messages import (
     BeginWanted,
+    Call,
     DecideWanted,
     EndWanted,
     InitializeWanted,
@@ -47,7 +48,6 @@ _STANDS: dict[type[Phase], tuple[str, str]] = {
     ),
     Fenced: ("another producer took the transactional id over", "Stop this instance."),
 }
-Call = InitializeWanted | BeginWanted | OffsetsWanted | EndWanted | PrepareWanted | DecideWanted
 
 
 class Refusals:
@@ -118,24 +118,19 @@ class Refusals:
             hint="Begin the next transaction; this one ended as the earlier call said.",
         )
 
+    def withdrawn(self, call: Call) -> TidelogError:
+        """The user was interrupted while the call waited."""
+        tried, hint = _called(call)
+        return TidelogError(
+            ErrorCode.CANCELLED,
+            tried=f"{tried}, as {self._id!r}",
+            happened="the wait for its answer was interrupted",
+            hint=hint,
+        )
+
     def too_late(self, call: Call, reason: TidelogError | None) -> TidelogError:
         """The call's time is over."""
-        match call:
-            case InitializeWanted():
-                tried, hint = "initialize a transactional producer", "Initialize it again."
-            case BeginWanted():
-                tried, hint = "begin a transaction", "Begin again."
-            case OffsetsWanted():
-                tried = f"send offsets of group {call.member.group!r}"
-                hint = "Abort the transaction and begin again."
-            case EndWanted():
-                tried, hint = f"{call.decision.value} a transaction", "Call it again."
-            case PrepareWanted():
-                tried, hint = "prepare a transaction", "Abort the transaction and begin again."
-            case DecideWanted():
-                tried, hint = f"{call.decision.value} a prepared transaction", "Call it again."
-            case _:
-                assert_never(call)
+        tried, hint = _called(call)
         happened = "no answer in time" if reason is None else f"in time only: {reason.happened}"
         return TidelogError(
             ErrorCode.DEADLINE_EXCEEDED,
@@ -143,3 +138,23 @@ class Refusals:
             happened=happened,
             hint=hint,
         )
+
+
+def _called(call: Call) -> tuple[str, str]:
+    """What was tried, and what helps where its outcome did not come."""
+    match call:
+        case InitializeWanted():
+            return "initialize a transactional producer", "Initialize it again."
+        case BeginWanted():
+            return "begin a transaction", "Begin again."
+        case OffsetsWanted():
+            tried = f"send offsets of group {call.member.group!r}"
+            return tried, "Abort the transaction and begin again."
+        case EndWanted():
+            return f"{call.decision.value} a transaction", "Call it again."
+        case PrepareWanted():
+            return "prepare a transaction", "Abort the transaction and begin again."
+        case DecideWanted():
+            return f"{call.decision.value} a prepared transaction", "Call it again."
+        case _:
+            assert_never(call)
