@@ -6,7 +6,9 @@ import msgspec
 from hypothesis import strategies as st
 
 from tidelog.broker.log.names import SegmentKey
-from tidelog.wire.batch import BatchHeader, encode_batch, iterate_headers
+from tidelog.broker.log.transactions.markers import marker_of
+from tidelog.wire.batch import BatchHeader, encode_batch, iterate_headers, stamp
+from tidelog.wire.batch.marker import Marker, MarkerType, encode_marker
 from tidelog.wire.ids import Offset, PartitionId, PartitionKey, TopicId
 
 PARTITION = PartitionKey(TopicId(bytes(range(16))), PartitionId(3))
@@ -31,6 +33,9 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     base_sequence: int = 0
     is_transactional: bool = False
     is_control: bool = False
+    """A transaction's marker."""
+    is_abort: bool = False
+    coordinator_epoch: int = 0
 
 
 def segment_bytes(
@@ -47,19 +52,39 @@ def segment_bytes(
 
 
 def batch_bytes(batch: Batch, base_offset: int = 0, leader_epoch: int = 0) -> bytes:
-    """One batch as it is stored; a marker's only record has a key of commit."""
+    """One batch as it is stored."""
+    if batch.is_control:
+        return _marker_bytes(batch, base_offset, leader_epoch)
     has_producer = batch.producer_id >= 0
-    key = b"\x00\x00\x00\x01" if batch.is_control else None
     return encode_batch(
-        [(batch.timestamp, key, b"v" * batch.value_bytes, ())] * batch.records,
+        [(batch.timestamp, None, b"v" * batch.value_bytes, ())] * batch.records,
         producer_id=batch.producer_id,
         producer_epoch=batch.producer_epoch if has_producer else -1,
-        base_sequence=batch.base_sequence if has_producer and not batch.is_control else -1,
-        is_transactional=has_producer and (batch.is_transactional or batch.is_control),
-        is_control=batch.is_control,
+        base_sequence=batch.base_sequence if has_producer else -1,
+        is_transactional=has_producer and batch.is_transactional,
         base_offset=base_offset,
         leader_epoch=leader_epoch,
     )
+
+
+def _marker_bytes(batch: Batch, base_offset: int, leader_epoch: int) -> bytes:
+    kind = MarkerType.ABORT if batch.is_abort else MarkerType.COMMIT
+    data = bytearray(
+        encode_marker(
+            Marker(kind, batch.coordinator_epoch),
+            producer_id=batch.producer_id,
+            producer_epoch=batch.producer_epoch,
+            timestamp_ms=batch.timestamp,
+        )
+    )
+    stamp(data, 0, base_offset=base_offset, leader_epoch=leader_epoch)
+    return bytes(data)
+
+
+def markers_in(data: bytes) -> list[Marker | None]:
+    """For each batch the marker that it is."""
+    found = iterate_headers(data, is_compacted=True)
+    return [marker_of(data, header, position) for position, header in found]
 
 
 def headers_of(data: bytes) -> list[BatchHeader]:
@@ -92,5 +117,7 @@ def batches(*, max_size: int = 40, max_gap: int = 0) -> st.SearchStrategy[list[B
         producer_id=st.integers(0, 3),
         producer_epoch=st.integers(0, 2),
         is_control=st.just(True),
+        is_abort=st.booleans(),
+        coordinator_epoch=st.integers(0, 3),
     )
     return st.lists(st.one_of(plain, plain, control), max_size=max_size)

@@ -24,6 +24,7 @@ from tests.broker.support.open_fixtures import (
 )
 from tidelog.broker.log.marks.marks import PartitionMarks
 from tidelog.broker.log.opening.log import open_log
+from tidelog.broker.log.sidecar.contents import FORMAT_VERSION
 from tidelog.chaos.sim import World
 from tidelog.chaos.sim.ports.disk import SimulatedDisk
 from tidelog.wire.batch import checksum
@@ -135,7 +136,7 @@ def test_a_sidecar_of_another_length_is_stale() -> None:
 def test_a_sidecar_of_a_newer_format_stops_the_partition_and_stays() -> None:
     files = with_active_last()
     newer = bytearray(files[key_of(3).sidecar_path])
-    newer[9] = 2
+    newer[9] = FORMAT_VERSION + 1
     newer[20:24] = _sum_of(bytes(newer[:20]))
     files[key_of(3).sidecar_path] = bytes(newer)
     found = reopened(files, FLUSHED)

@@ -7,7 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.segment_bytes import Batch, batches, header_of, headers_of, segment_bytes
+from tests.support.segment_bytes import (
+    Batch,
+    batches,
+    header_of,
+    headers_of,
+    markers_in,
+    segment_bytes,
+)
 from tidelog.broker.log.producer_state import (
     EXPIRATION_MS,
     NO_TRANSACTION,
@@ -17,6 +24,7 @@ from tidelog.broker.log.producer_state import (
     Producer,
     ProducerState,
 )
+from tidelog.broker.log.transactions.admission import NO_COORDINATOR, ProducerHere
 from tidelog.wire.batch import checksum
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import Offset
@@ -27,9 +35,13 @@ DAY_MS = EXPIRATION_MS
 def noted(*batches: Batch) -> ProducerState:
     """The state behind these batches, one record each."""
     state = ProducerState()
-    for header in headers_of(segment_bytes(batches)):
-        state.note(header)
+    note_all(state, segment_bytes(batches))
     return state
+
+
+def note_all(state: ProducerState, data: bytes) -> None:
+    for header, marker in zip(headers_of(data), markers_in(data), strict=True):
+        state.note(header, marker)
 
 
 def found(state: ProducerState, producer_id: int = 7) -> Producer:
@@ -65,9 +77,38 @@ def test_a_batch_of_an_older_epoch_changes_nothing_of_the_producer() -> None:
     new = Batch(producer_id=7, producer_epoch=2, base_sequence=9, is_transactional=True)
     state = noted(new, Batch(producer_id=7, producer_epoch=1, timestamp=5_000))
     assert found(state) == found(noted(new))
-    marked = noted(new, Batch(producer_id=7, producer_epoch=1, is_control=True))
-    assert found(marked).transaction_start == 0
     assert state.log_time_ms == 5_000
+
+
+def test_what_is_stored_counts_for_transactions_whatever_its_epoch() -> None:
+    new = Batch(producer_id=7, producer_epoch=2, base_sequence=9, is_transactional=True)
+    ended = noted(new, Batch(producer_id=7, producer_epoch=1, is_control=True))
+    assert found(ended).transaction_start == NO_TRANSACTION
+    late = Batch(producer_id=7, producer_epoch=1, base_sequence=3, is_transactional=True)
+    begun = noted(new, Batch(producer_id=7, producer_epoch=3, is_control=True), late)
+    assert (found(begun).transaction_start, found(begun).epoch) == (2, 3)
+    assert found(begun).batches == ()
+
+
+def test_the_highest_epoch_of_a_coordinator_is_known_though_a_lower_one_is_stored_behind() -> None:
+    state = noted(
+        Batch(producer_id=7, is_control=True, coordinator_epoch=4),
+        Batch(producer_id=7, producer_epoch=1, is_control=True, coordinator_epoch=2),
+        Batch(producer_id=7, producer_epoch=1, is_transactional=True),
+    )
+    assert found(state).coordinator_epoch == 4
+    assert state.here(7) == ProducerHere(epoch=1, is_open=True, coordinator_epoch=4)
+    assert state.here(8) is None
+
+
+def test_a_producer_whose_markers_alone_are_young_is_not_forgotten() -> None:
+    state = noted(
+        Batch(producer_id=7, timestamp=100),
+        Batch(producer_id=7, timestamp=DAY_MS, is_control=True, coordinator_epoch=4),
+        Batch(timestamp=100 + DAY_MS),
+    )
+    state.expire()
+    assert found(state).coordinator_epoch == 4
 
 
 def test_a_transaction_lasts_from_its_first_batch_to_its_marker() -> None:
@@ -94,7 +135,7 @@ def test_a_marker_with_a_new_epoch_ends_the_transaction_and_the_window() -> None
         Batch(producer_id=7, is_transactional=True),
         Batch(producer_id=7, producer_epoch=1, is_control=True),
     )
-    assert found(state) == Producer(7, 1, (), 1_000)
+    assert found(state) == Producer(7, 1, (), 1_000, coordinator_epoch=0)
 
 
 def test_a_marker_of_an_unknown_producer_makes_its_epoch_known() -> None:
@@ -172,13 +213,13 @@ def test_states_differ_by_their_log_time_and_by_who_wrote_last() -> None:
 def test_a_state_that_was_stored_between_goes_on_as_if_it_had_not_been(
     stored: list[Batch], cut: int
 ) -> None:
-    headers = headers_of(segment_bytes(stored))
+    data = segment_bytes(stored)
     whole, resumed = ProducerState(), ProducerState()
-    for number, header in enumerate(headers):
-        whole.note(header)
+    for number, (header, marker) in enumerate(zip(headers_of(data), markers_in(data), strict=True)):
+        whole.note(header, marker)
         if number == cut:
             resumed = ProducerState.decode(resumed.encode())
-        resumed.note(header)
+        resumed.note(header, marker)
     assert resumed == whole
     assert resumed.encode() == whole.encode()
     assert ProducerState.decode(whole.encode()) == whole
@@ -187,10 +228,9 @@ def test_a_state_that_was_stored_between_goes_on_as_if_it_had_not_been(
 @settings(max_examples=60)
 @given(stored=batches(max_size=200))
 def test_what_is_known_is_what_a_plain_reading_of_the_headers_says(stored: list[Batch]) -> None:
-    headers = headers_of(segment_bytes(stored))
-    state = ProducerState()
-    for header in headers:
-        state.note(header)
+    data = segment_bytes(stored)
+    headers, state = headers_of(data), ProducerState()
+    note_all(state, data)
     for producer_id in range(4):
         mine = [each for each in headers if each.producer_id == producer_id]
         producer = state.find(producer_id)
@@ -203,6 +243,12 @@ def test_what_is_known_is_what_a_plain_reading_of_the_headers_says(stored: list[
             for each in mine
             if each.producer_epoch == producer.epoch and not each.is_control
         ]
+        markers = [
+            marker.coordinator_epoch
+            for header, marker in zip(headers, markers_in(data), strict=True)
+            if marker is not None and header.producer_id == producer_id
+        ]
+        assert producer.coordinator_epoch == max(markers, default=NO_COORDINATOR)
         assert [each.base_offset for each in producer.batches] == present[-WINDOW_BATCHES:]
 
 
@@ -216,6 +262,29 @@ def test_the_bytes_of_a_state_are_pinned() -> None:
     )
     assert state.encode().hex() == GOLDEN.hex()
     assert ProducerState.decode(GOLDEN) == state
+
+
+GOLDEN_OF_MARKERS = bytes.fromhex(
+    "000200000000001e18feecbe92cd03e89296070190cd03e8ff0c9608009194000004cd03e8cd03e804ff"
+)
+
+
+def test_the_bytes_of_a_state_that_knows_of_markers_are_pinned() -> None:
+    state = noted(
+        Batch(producer_id=7, base_sequence=5, records=3, is_transactional=True),
+        Batch(producer_id=7, producer_epoch=1, is_control=True, coordinator_epoch=12),
+        Batch(producer_id=8, is_transactional=True),
+    )
+    assert state.encode().hex() == GOLDEN_OF_MARKERS.hex()
+    assert ProducerState.decode(GOLDEN_OF_MARKERS) == state
+    assert (GOLDEN[1], GOLDEN_OF_MARKERS[1]) == (1, 2)
+
+
+def test_a_version_says_what_a_state_tells_and_nothing_else() -> None:
+    plain, marked = GOLDEN[12:], GOLDEN_OF_MARKERS[12:]
+    assert code_of(forged(plain, version=2)) is ErrorCode.STORAGE_CORRUPT
+    assert code_of(forged(marked, version=1)) is ErrorCode.STORAGE_CORRUPT
+    assert ProducerState.decode(forged(plain)).encode() == GOLDEN
 
 
 def test_every_flipped_bit_and_every_cut_is_found() -> None:
@@ -242,7 +311,7 @@ def forged(body: bytes, *, version: int = 1) -> bytes:
 
 
 def test_a_newer_version_is_named() -> None:
-    assert code_of(forged(b"\x92\x00\x90", version=2)) is ErrorCode.UNSUPPORTED_VERSION
+    assert code_of(forged(b"\x92\x00\x90", version=3)) is ErrorCode.UNSUPPORTED_VERSION
 
 
 @pytest.mark.parametrize(
@@ -257,6 +326,8 @@ def test_a_newer_version_is_named() -> None:
         (Producer(1, 0, (ProducedBatch(-1, 0, Offset(0), 0),), 0),),
         (Producer(1, 0, (ProducedBatch(0, 0, Offset(-1), 0),), 0),),
         (Producer(1, 0, (ProducedBatch(0, 0, Offset(0), 9),), 0),),
+        (Producer(1, 0, (), 0, coordinator_epoch=-2),),
+        (Producer(1, 0, (), 0, coordinator_epoch=2**31),),
         (Producer(1, 0, (), 0), Producer(1, 0, (), 0)),
     ],
 )

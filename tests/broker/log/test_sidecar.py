@@ -32,12 +32,14 @@ from tidelog.broker.log.sidecar.codec import (
     HEAD_BYTES,
     PRODUCERS,
     SECTIONS,
+    TRANSACTIONS,
     check_section,
     decode_bare_summary,
     decode_summary,
     encode_sidecar,
     encode_summary,
     find_section,
+    has_transactions,
     summary_end,
 )
 from tidelog.broker.log.sidecar.contents import DIGEST_BYTES, Replaced, Section, Summary
@@ -58,6 +60,7 @@ from tidelog.broker.log.sidecar.index import (
     decode_index_top,
     encode_index,
 )
+from tidelog.broker.log.transactions.of_segment import SegmentTransactions
 from tidelog.wire.batch import checksum
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import BytePosition, Offset, PartitionId, PartitionKey, TopicId
@@ -239,7 +242,7 @@ def rewritten_head(data: bytes, *, version: int = 1, zero: int = 0) -> bytes:
 
 def test_a_newer_format_is_named_as_such() -> None:
     _, data = made()
-    error = error_of(rewritten_head(data, version=2))
+    error = error_of(rewritten_head(data, version=3))
     assert error.code is ErrorCode.UNSUPPORTED_VERSION
     assert KEY.sidecar_path in error.tried
     assert error_of(rewritten_head(data, version=0)).code is ErrorCode.STORAGE_CORRUPT
@@ -382,10 +385,12 @@ GOLDEN_BATCHES = [
     Batch(records=2, timestamp=7),
     Batch(records=1, value_bytes=5_000, timestamp=9, leader_epoch_step=2),
     Batch(producer_id=5, producer_epoch=1, base_sequence=4, timestamp=8, is_transactional=True),
+    Batch(producer_id=5, producer_epoch=2, timestamp=8, is_control=True, is_abort=True),
+    Batch(producer_id=6, base_sequence=0, timestamp=8, is_transactional=True),
 ]
 
 
-def golden() -> tuple[Summary, bytes]:
+def golden(batches: Sequence[Batch] = GOLDEN_BATCHES) -> tuple[Summary, bytes]:
     facts = SegmentFacts(
         key=segment_key(40, generation=2),
         is_contiguous=False,
@@ -394,11 +399,11 @@ def golden() -> tuple[Summary, bytes]:
         replaces=(Replaced(Offset(40), 0), Replaced(Offset(42), 1)),
     )
     builder = SidecarBuilder(facts)
-    builder.feed(segment_bytes(GOLDEN_BATCHES, base_offset=40, leader_epoch=1))
+    builder.feed(segment_bytes(batches, base_offset=40, leader_epoch=1))
     return builder.finish()
 
 
-GOLDEN_HEX = """
+GOLDEN_OF_VERSION_1 = """
 5449444553494445000100000000013964b9c1f2ca3da1588fa8746f7069635f6964c410000102030405060708090a0b
 0c0d0e0fa9706172746974696f6e03ab626173655f6f666673657428aa67656e65726174696f6e02ab6e6578745f6f66
 667365742caa73697a655f6279746573cd1466ab62617463685f636f756e7403ac7265636f72645f636f756e7404ad6d
@@ -412,13 +417,52 @@ GOLDEN_HEX = """
 """
 
 
+GOLDEN_HEX = """
+544944455349444500020000000001508090cf165ee83dae8fa8746f7069635f6964c410000102030405060708090a0b
+0c0d0e0fa9706172746974696f6e03ab626173655f6f666673657428aa67656e65726174696f6e02ab6e6578745f6f66
+667365742eaa73697a655f6279746573cd14fbab62617463685f636f756e7405ac7265636f72645f636f756e7406ad6d
+61785f74696d657374616d7009b46d61785f74696d657374616d705f6f66667365742aad6c65616465725f65706f6368
+739292010092032aad636c65616e65645f62656c6f772cb4746f6d6273746f6e655f686f72697a6f6e5f6d73ffa87265
+706c6163657392922800922a01a873656374696f6e739594a5696e646578cd01683cce78c1d9d694a9696e6465785f74
+6f70cd01a418ce6986bdc294a764696765737473cd01bc10cead5c16d694a970726f647563657273cd01cc22ce80ddf4
+8b94ac7472616e73616374696f6e73cd01ee20cebf566413000000300000000000000000000000280000000000000000
+ffffffffffffffff000000000000002b000000000000141f0000000000000009f403527e000000000000002800000000
+00000000ffffffffffffffff0000000400000000b502aa62e88dae5600020000000000160f0ef72e9209929605029009
+ff00960600919400002d08092dff000000000000002d0000000000000005000000000000002b000000000000002c
+"""
+
+
 def test_the_bytes_of_a_sidecar_are_pinned() -> None:
     summary, data = golden()
     assert data.hex() == "".join(GOLDEN_HEX.split())
     stored = bytes.fromhex(GOLDEN_HEX)
     assert decode_summary(stored, summary.key, file_bytes=len(stored)) == summary
+    assert [section.name for section in summary.sections] == [*SECTIONS, TRANSACTIONS]
+    section = find_section(summary, TRANSACTIONS)
+    told = SegmentTransactions.decode(part_of(data, section), where="a test")
+    assert (told.first_open_offset, len(told.aborted)) == (45, 1)
     assert summary.leader_epochs == (EpochStart(1, 0), EpochStart(3, 42))
     assert summary.replaces == (Replaced(Offset(40), 0), Replaced(Offset(42), 1))
+
+
+def test_a_sidecar_of_version_1_is_read_as_one_without_transactions() -> None:
+    stored = bytes.fromhex(GOLDEN_OF_VERSION_1)
+    summary = decode_summary(stored, segment_key(40, generation=2), file_bytes=len(stored))
+    assert not has_transactions(summary)
+    now, _ = golden(GOLDEN_BATCHES[:3])
+    assert msgspec.structs.replace(now, sections=()) == msgspec.structs.replace(
+        summary, sections=()
+    )
+
+
+def test_a_sidecar_that_tells_of_no_transaction_is_of_version_1() -> None:
+    _, data = golden(GOLDEN_BATCHES[:2])
+    assert data[8:10] == b"\0\1"
+    _, data = golden()
+    assert data[8:10] == b"\0\2"
+    for other in (golden()[1], golden(GOLDEN_BATCHES[:2])[1]):
+        error = error_of(rewritten_head(other, version=3 - other[9]), segment_key(40, 2))
+        assert error.code is ErrorCode.STORAGE_CORRUPT
 
 
 @given(stored=batches(max_size=12))

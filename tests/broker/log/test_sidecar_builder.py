@@ -14,6 +14,7 @@ from tests.support.segment_bytes import (
     batch_bytes,
     batches,
     headers_of,
+    markers_in,
     segment_bytes,
     segment_key,
 )
@@ -101,9 +102,9 @@ def test_the_summary_is_what_a_plain_reading_of_the_headers_says(stored: list[Ba
 def test_index_and_producers_are_equal_to_the_live_ones(stored: list[Batch]) -> None:
     data = segment_bytes(stored, base_offset=40)
     index, producers, position = SparseIndex(), ProducerState(), 0
-    for header in headers_of(data):
+    for header, marker in zip(headers_of(data), markers_in(data), strict=True):
         index.add(header.base_offset, position, header.max_timestamp)
-        producers.note(header)
+        producers.note(header, marker)
         position += header.size_bytes
     producers.expire()
     summary, sidecar = made(data)

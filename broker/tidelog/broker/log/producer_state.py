@@ -1,18 +1,25 @@
 """What a log knows of the producers that wrote to it: the state of one log. Pure.
 
 Owns, for each producer id, its epoch and its last batches: enough to answer a batch that is sent
-again with the offset that it got the first time. It is a function of the batches' headers alone,
-so that the state rebuilt from a segment equals the live one: a producer is forgotten by the log's
-own time (the highest timestamp that it holds), never by a clock. It must never forget a producer
-with an open transaction. Stop 5 of a record's walk: epoch and sequence check.
+again with the offset that it got the first time. It is a function of the batches' headers, and of
+what markers say, so that the state rebuilt from a segment equals the live one: a producer is
+forgotten by the log's own time (the highest timestamp that it holds), never by a clock. It must
+never forget a producer with an open transaction. Stop 5 of a record's walk: epoch and sequence
+check.
 
 Theory of operation. `note` takes every header that is stored, in order, and refuses none: what may
-be stored is judged before. Producers stand in the order of their last batches, so the one that
-wrote longest ago goes first when there are too many. `expire` belongs to the end of each segment:
-the state in a sidecar is the one behind it, and the live state of a log that rolls is expired at
-the same place.
+be stored is judged before. A transaction is open from its first batch to the next marker, whatever
+their epochs: readers see it so. Markers count as writing, or the epoch of the coordinator that
+wrote the last one would be forgotten with the producer, and an older coordinator could decide.
+Producers stand in the order of their last batches, so the one that wrote longest ago goes first
+when there are too many. `expire` belongs to the end of each segment: the state in a sidecar is the
+one behind it, and the live state of a log that rolls is expired at the same place.
 
     u16 version | u16 zero | u32 length | u32 CRC-32C over the rest | msgpack: log time, producers
+
+Version 2 tells of each producer also the epoch of the coordinator that wrote its last marker. A
+state that knows of no marker is written as version 1, which says as much: so a log that holds no
+transaction can be read by a release that knows of none.
 """
 
 import struct
@@ -20,9 +27,11 @@ from typing import Final
 
 import msgspec
 
+from tidelog.broker.log.transactions.admission import NO_COORDINATOR, ProducerHere
 from tidelog.wire.batch import BatchHeader, checksum
+from tidelog.wire.batch.marker import Marker
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import Offset
+from tidelog.wire.ids import Offset, ProducerEpoch
 
 WINDOW_BATCHES: Final = 16
 """As many as the announced number of batches in flight."""
@@ -33,7 +42,9 @@ PRODUCERS_MAX: Final = 10_000
 STATE_BYTES_MAX: Final = 64 * 1024 * 1024
 """Of an encoded state."""
 NO_TRANSACTION: Final = -1
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = 2
+PLAIN_VERSION: Final = 1
+"""Of a state that knows of no marker."""
 
 _HEAD: Final = struct.Struct(">HHII")
 _INT16_MAX: Final = 2**15 - 1
@@ -60,6 +71,8 @@ class Producer(msgspec.Struct, frozen=True, array_like=True):
     """The log's own time when it last wrote: records of old events make no producer old."""
     transaction_start: int = NO_TRANSACTION
     """First offset of its open transaction."""
+    coordinator_epoch: int = NO_COORDINATOR
+    """The highest that a marker of its transactions has carried. Since version 2."""
 
 
 class _Stored(msgspec.Struct, frozen=True, array_like=True):
@@ -90,35 +103,41 @@ class ProducerState:
         """All of them; the one that wrote last comes last."""
         return tuple(self._producers.values())
 
-    def note(self, header: BatchHeader) -> None:
-        """A batch was appended, with this header as it was stored."""
+    def note(self, header: BatchHeader, marker: Marker | None = None) -> None:
+        """A batch was appended, with this header as it was stored; `marker`: what it says, if it is
+        one."""
         if header.max_timestamp > self._log_time_ms:
             self._log_time_ms = header.max_timestamp
         if header.producer_id < 0:
             return
         known = self._producers.get(header.producer_id)
-        if known is not None and header.producer_epoch < known.epoch:
+        is_old = known is not None and header.producer_epoch < known.epoch
+        if is_old and not header.is_transactional:
             return  # A zombie's batch that was let in: it tells nothing of the present epoch.
         # Taken out first, so that the dict's order is the order of last batches.
         self._producers.pop(header.producer_id, None)
-        self._producers[header.producer_id] = self.after(known, header)
+        self._producers[header.producer_id] = self.after(known, header, marker)
         if len(self._producers) > PRODUCERS_MAX:
             self._forget_one()
 
-    def after(self, known: Producer | None, header: BatchHeader) -> Producer:
+    def after(
+        self, known: Producer | None, header: BatchHeader, marker: Marker | None = None
+    ) -> Producer:
         """What will be known of the producer, of whom `known` is, once this batch is noted."""
+        epoch = header.producer_epoch
         batches: tuple[ProducedBatch, ...] = ()
-        transaction_start = NO_TRANSACTION
+        transaction_start, coordinator_epoch = NO_TRANSACTION, NO_COORDINATOR
         if known is not None:
             # Sequences begin anew with an epoch; an open transaction lasts until its marker.
-            batches = known.batches if known.epoch == header.producer_epoch else ()
+            batches = known.batches if known.epoch >= epoch else ()
+            if known.epoch > epoch:
+                epoch = ProducerEpoch(known.epoch)
             transaction_start = known.transaction_start
-        if header.is_control:
-            transaction_start = NO_TRANSACTION
-        else:
+            coordinator_epoch = known.coordinator_epoch
+        if not header.is_control:
             if header.is_transactional and transaction_start == NO_TRANSACTION:
                 transaction_start = header.base_offset
-            if header.base_sequence >= 0:
+            if header.base_sequence >= 0 and header.producer_epoch == epoch:
                 batches = (
                     *batches[1 - WINDOW_BATCHES :],
                     ProducedBatch(
@@ -128,13 +147,18 @@ class ProducerState:
                         header.max_timestamp,
                     ),
                 )
+        elif marker is not None:
+            # A log takes what is stored: whether its coordinator may write was the leader's to say.
+            transaction_start = NO_TRANSACTION
+            coordinator_epoch = max(coordinator_epoch, marker.coordinator_epoch)
         assert len(batches) <= WINDOW_BATCHES, f"{len(batches)} batches are beyond the window"
         return Producer(
             header.producer_id,
-            header.producer_epoch,
+            epoch,
             batches,
             self._log_time_ms,
             transaction_start,
+            coordinator_epoch,
         )
 
     def _forget_one(self) -> None:
@@ -156,22 +180,31 @@ class ProducerState:
         """What is known of the producer."""
         return self._producers.get(producer_id)
 
+    def here(self, producer_id: int) -> ProducerHere | None:
+        """What a leader looks at that admits batches and markers of transactions."""
+        known = self._producers.get(producer_id)
+        return None if known is None else here_of(known)
+
+    def open_transactions(self) -> list[tuple[int, int]]:
+        """Producer ids and the first offsets of their open transactions."""
+        return [
+            (each.producer_id, each.transaction_start)
+            for each in self._producers.values()
+            if each.transaction_start != NO_TRANSACTION
+        ]
+
     def first_open_offset(self) -> int:
         """Where the earliest open transaction begins; -1: none is open."""
-        return min(
-            (
-                each.transaction_start
-                for each in self._producers.values()
-                if each.transaction_start != NO_TRANSACTION
-            ),
-            default=NO_TRANSACTION,
-        )
+        return min((start for _, start in self.open_transactions()), default=NO_TRANSACTION)
 
     def encode(self) -> bytes:
         """One form for one state."""
-        body = _encoder.encode(_Stored(self._log_time_ms, self.producers))
+        producers = self.producers
+        version = _version_of(producers)
+        told = producers if version > PLAIN_VERSION else tuple(map(_plain, producers))
+        body = _encoder.encode((self._log_time_ms, told))
         assert len(body) <= STATE_BYTES_MAX, f"a producer state of {len(body)} bytes"
-        head = _HEAD.pack(FORMAT_VERSION, 0, len(body), 0)[:8]
+        head = _HEAD.pack(version, 0, len(body), 0)[:8]
         return b"".join((head, checksum(head + body).to_bytes(4, "big"), body))
 
     @classmethod
@@ -201,6 +234,8 @@ class ProducerState:
             raise _corrupt(where, "it names a producer twice")
         for producer in stored.producers:
             _check(producer, stored.log_time_ms, where)
+        if version != _version_of(stored.producers):
+            raise _corrupt(where, f"its version is {version}, its producers are not of that one")
         return state
 
     def copy(self) -> "ProducerState":
@@ -222,12 +257,38 @@ class ProducerState:
         return f"ProducerState({len(self._producers)} producers, log time {self._log_time_ms})"
 
 
+def here_of(known: Producer) -> ProducerHere:
+    """The same of a producer whose last batches may be planned and not stored yet."""
+    return ProducerHere(
+        epoch=known.epoch,
+        is_open=known.transaction_start != NO_TRANSACTION,
+        coordinator_epoch=known.coordinator_epoch,
+    )
+
+
+def _version_of(producers: tuple[Producer, ...]) -> int:
+    has_marker = any(each.coordinator_epoch != NO_COORDINATOR for each in producers)
+    return FORMAT_VERSION if has_marker else PLAIN_VERSION
+
+
+def _plain(producer: Producer) -> tuple[object, ...]:
+    """As version 1 tells of it."""
+    return (
+        producer.producer_id,
+        producer.epoch,
+        producer.batches,
+        producer.last_timestamp,
+        producer.transaction_start,
+    )
+
+
 def _check(producer: Producer, log_time_ms: int, where: str) -> None:
     fits = (
         producer.producer_id >= 0
         and 0 <= producer.epoch <= _INT16_MAX
         and len(producer.batches) <= WINDOW_BATCHES
         and producer.transaction_start >= NO_TRANSACTION
+        and NO_COORDINATOR <= producer.coordinator_epoch <= _INT32_MAX
         and -1 <= producer.last_timestamp <= log_time_ms
         and all(
             0 <= batch.base_sequence <= _INT32_MAX

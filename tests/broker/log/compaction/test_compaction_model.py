@@ -21,6 +21,7 @@ from tidelog.broker.log.compaction.contract import CompactArguments
 from tidelog.broker.log.compaction.offset_map import ENTRY_BYTES
 from tidelog.broker.log.compaction.planner import CompactionSettings, first_dirty_offset
 from tidelog.broker.log.producer_state import EXPIRATION_MS, ProducerState
+from tidelog.broker.log.transactions.markers import marker_of
 from tidelog.wire.batch import BatchHeader, Codec, DecodedRecord, RecordTuple, read_header
 
 RETENTION_MS = 1_000
@@ -133,7 +134,7 @@ class Compaction(RuleBasedStateMachine):
         self.open.append(data)
         self.first_of.append(self.next_offset)
         self.next_offset = header.next_offset
-        self.live.note(header)
+        self.live.note(header, marker_of(data, header))
 
     @precondition(lambda self: self.open)
     @rule()

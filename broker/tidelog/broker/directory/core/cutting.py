@@ -154,6 +154,7 @@ def on_cut_ended(state: DirectoryState, message: CutEnded) -> None:
         message.cut.producers,
         cut.offset,
         are_producers_known=message.cut.are_producers_known,
+        ended=message.cut.ended,
     )
     if partition.role is None and log.log_end_offset > log.high_watermark:
         # What is left was flushed: that commits an only replica's.

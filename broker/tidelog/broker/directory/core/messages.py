@@ -12,6 +12,7 @@ from tidelog.broker.log.producer_state import ProducerState
 from tidelog.broker.log.sidecar.contents import Summary
 from tidelog.broker.log.state.log import UNKNOWN_EPOCH, PartitionLog
 from tidelog.broker.log.state.segments import Segment
+from tidelog.broker.log.transactions.open import Ended
 from tidelog.metadata.settings.of_topics import TopicSettings
 from tidelog.wire.batch import BatchHeader
 from tidelog.wire.errors import TidelogError
@@ -225,6 +226,8 @@ class TailCut(msgspec.Struct, frozen=True, kw_only=True):
     producers: ProducerState
     are_producers_known: bool = True
     """False: what is before could not tell of its own."""
+    ended: tuple[Ended, ...] = ()
+    """The transactions that end in what was read again."""
 
 
 class CutEnded(msgspec.Struct, frozen=True, kw_only=True):

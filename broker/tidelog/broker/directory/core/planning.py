@@ -12,6 +12,7 @@ from tidelog.broker.directory.core.stamping import NO_APPEND_TIME_MS, Pieces, st
 from tidelog.broker.log.names import SegmentKey
 from tidelog.broker.log.state.log import NO_GAPS
 from tidelog.broker.log.state.segments import NO_TIMESTAMP
+from tidelog.broker.log.transactions.markers import marker_of
 from tidelog.metadata.settings.of_topics import TopicSettings
 from tidelog.wire.errors import ErrorCode, TidelogError
 
@@ -22,6 +23,8 @@ def plan_batch(partition: Partition, append: AppendBatch, round_: WriteRound) ->
     A copy that does not fit behind what is there raises a TidelogError.
     """
     settings, size_bytes = partition.settings, len(append.batch)
+    # Read before anything is planned: what is no marker is refused, not found out once written.
+    marker = marker_of(append.batch, append.header) if append.header.is_control else None
     is_append_time = settings.is_append_time and not append.is_replica
     timestamp = append.append_time_ms if is_append_time else append.header.max_timestamp
     plan = partition.plan
@@ -43,7 +46,7 @@ def plan_batch(partition: Partition, append: AppendBatch, round_: WriteRound) ->
         round_.join(plan)
     plan.take(append, header, pieces, timestamp)
     append_time_ms = timestamp if is_append_time else NO_APPEND_TIME_MS
-    round_.take(Planned(append, plan, header, plan.end_offset, append_time_ms))
+    round_.take(Planned(append, plan, header, plan.end_offset, append_time_ms, marker))
     return True
 
 

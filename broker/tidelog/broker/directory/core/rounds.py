@@ -13,6 +13,7 @@ from tidelog.broker.log.names import SegmentKey
 from tidelog.broker.log.state.log import NO_GAPS
 from tidelog.broker.log.state.segments import NO_TIMESTAMP
 from tidelog.wire.batch import BatchHeader
+from tidelog.wire.batch.marker import Marker
 from tidelog.wire.errors import TidelogError
 from tidelog.wire.ids import LeaderEpoch, Offset, PartitionKey
 
@@ -104,6 +105,8 @@ class Planned(msgspec.Struct, frozen=True, gc=False):
     end_offset: Offset
     append_time_ms: int
     """-1: it keeps its own timestamps."""
+    marker: Marker | None = None
+    """What its record says, if it is a transaction's marker."""
 
 
 class Awaiting(msgspec.Struct, frozen=True, gc=False):

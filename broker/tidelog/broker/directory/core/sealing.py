@@ -10,7 +10,7 @@ from tidelog.broker.directory.core.messages import RemoveFiles, ReplaceSegments,
 from tidelog.broker.directory.core.state import DirectoryState
 from tidelog.broker.log.leader_epochs import EpochStart, LeaderEpochs
 from tidelog.broker.log.sidecar.blocks import block_seed, frame_blocks
-from tidelog.broker.log.sidecar.codec import PRODUCERS, find_section
+from tidelog.broker.log.sidecar.codec import PRODUCERS, TRANSACTIONS, find_section
 from tidelog.broker.log.sidecar.contents import Summary
 from tidelog.broker.log.sidecar.index import INDEX
 from tidelog.broker.log.state.log import NO_GAPS, PartitionLog
@@ -97,6 +97,9 @@ def _difference(log: PartitionLog, segment: Segment, summary: Summary) -> str:
         return ""
     if sums.get(PRODUCERS) != checksum(producers):
         return "the producers in its file are not those that wrote it"
+    transactions = segment.transactions
+    if sums.get(TRANSACTIONS) != (transactions and checksum(transactions.encode())):
+        return "the transactions in its file are not those that were written"
     return ""
 
 

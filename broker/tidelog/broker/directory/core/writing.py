@@ -160,7 +160,7 @@ def _take_in(state: DirectoryState, round_: WriteRound) -> None:
     for planned in round_.planned:
         header, plan, append = planned.header, planned.plan, planned.append
         partition = plan.partition
-        partition.log.take_in(header)
+        partition.log.take_in(header, planned.marker)
         stored = Awaiting(
             append.token,
             partition,

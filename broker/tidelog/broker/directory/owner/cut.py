@@ -14,6 +14,7 @@ from tidelog.broker.log.opening.files import read_producers, read_summary, size_
 from tidelog.broker.log.producer_state import ProducerState
 from tidelog.broker.log.state.log import PartitionLog
 from tidelog.broker.log.state.recovery import corruption
+from tidelog.broker.log.transactions.markers import marker_of
 from tidelog.ports import Disk
 from tidelog.wire.batch import CorruptBatch, peek_size, read_header, verify_checksum
 from tidelog.wire.errors import TidelogError
@@ -27,7 +28,7 @@ async def cut_tail(disk: Disk, files: SegmentFiles, effect: CutTail) -> TailCut:
     """What is left of the last segment, once the cut is durable."""
     left = PartitionLog(effect.key, NO_LEADER_EPOCH)
     known = await _producers_before(disk, effect)
-    left.producers = ProducerState() if known is None else known
+    left.know_producers(ProducerState() if known is None else known)
     removed = effect.later
     segment = None
     if effect.last is not None:
@@ -48,7 +49,12 @@ async def cut_tail(disk: Disk, files: SegmentFiles, effect: CutTail) -> TailCut:
     is_all_known = known is not None and (
         effect.producers_before is None or effect.is_all_before_known
     )
-    return TailCut(segment=segment, producers=left.producers, are_producers_known=is_all_known)
+    return TailCut(
+        segment=segment,
+        producers=left.producers,
+        are_producers_known=is_all_known,
+        ended=tuple(left.transactions.ended),
+    )
 
 
 async def _producers_before(disk: Disk, effect: CutTail) -> ProducerState | None:
@@ -105,6 +111,6 @@ def _take_batches(left: PartitionLog, data: bytes, cut_offset: Offset) -> bool:
                 happened=f"a batch of leader epoch {header.leader_epoch} begins at offset "
                 f"{header.base_offset}, the one before ends at {left.log_end_offset}",
             )
-        left.take_in(header)
+        left.take_in(header, marker_of(data, header, position) if header.is_control else None)
         position += header.size_bytes
     return False

@@ -15,8 +15,9 @@ from tidelog.broker.log.leader_epochs import EpochStart
 from tidelog.broker.log.names import UNFINISHED_SUFFIX, SegmentKey
 from tidelog.broker.log.producer_state import ProducerState
 from tidelog.broker.log.sidecar.builder import SegmentFacts, SidecarBuilder
-from tidelog.broker.log.sidecar.codec import PRODUCERS, encode_sidecar
+from tidelog.broker.log.sidecar.codec import PRODUCERS, TRANSACTIONS, encode_sidecar
 from tidelog.broker.log.sidecar.contents import Replaced, Summary
+from tidelog.broker.log.transactions.of_segment import SegmentTransactions
 from tidelog.ports.worker import JobFiles
 from tidelog.wire.ids import Offset
 
@@ -71,11 +72,16 @@ class SegmentWriter:
         self._pending, self._pending_bytes = [], 0
         yield from self._append(self._log_path, data)
 
-    def finish(self, producers: ProducerState) -> Generator[int, None, Replacement]:
-        """Flush the segment, then its sidecar; `producers`: those behind the last replaced."""
+    def finish(
+        self, producers: ProducerState, transactions: SegmentTransactions | None
+    ) -> Generator[int, None, Replacement]:
+        """Flush the segment, then its sidecar; `producers`: those behind the last replaced,
+        `transactions`: what all that are replaced tell of them."""
         yield from self.drain(is_last=True)
         self._files.flush(self._log_path)
-        summary, data = _carried_over(*self._builder.finish(), self._epochs, producers)
+        summary, data = _carried_over(
+            *self._builder.finish(), self._epochs, producers, transactions
+        )
         path = summary.key.sidecar_path + UNFINISHED_SUFFIX
         self._create(path)
         yield from self._append(path, data)
@@ -107,7 +113,11 @@ def _epochs(group: tuple[Summary, ...]) -> tuple[EpochStart, ...]:
 
 
 def _carried_over(
-    summary: Summary, data: bytes, epochs: tuple[EpochStart, ...], producers: ProducerState
+    summary: Summary,
+    data: bytes,
+    epochs: tuple[EpochStart, ...],
+    producers: ProducerState,
+    transactions: SegmentTransactions | None,
 ) -> tuple[Summary, bytes]:
     """The sidecar with these instead of what the batches that are left tell."""
     sections = {
@@ -115,5 +125,8 @@ def _carried_over(
         for each in summary.sections
     }
     sections[PRODUCERS] = producers.encode()
+    sections.pop(TRANSACTIONS, None)
+    if transactions is not None:
+        sections[TRANSACTIONS] = transactions.encode()
     carried = msgspec.structs.replace(summary, leader_epochs=epochs, sections=())
     return encode_sidecar(carried, sections)

@@ -30,7 +30,8 @@ from tidelog.broker.log.compaction.segment_output import SegmentWriter
 from tidelog.broker.log.names import SegmentKey
 from tidelog.broker.log.producer_state import ProducerState
 from tidelog.broker.log.sidecar.contents import Summary
-from tidelog.broker.log.sidecar.files import read_producers
+from tidelog.broker.log.sidecar.files import read_producers, read_transactions
+from tidelog.broker.log.transactions.of_segment import SegmentTransactions, joined
 from tidelog.ports.worker import JobFiles
 from tidelog.wire.errors import ErrorCode, TidelogError
 
@@ -147,10 +148,26 @@ class _Round:
                 raise
             raise _SidecarDamaged(summary.key, error.happened) from None
 
+    def _transactions(
+        self, group: tuple[Summary, ...]
+    ) -> Generator[int, None, SegmentTransactions | None]:
+        """Of all that the group holds, as their sidecars tell."""
+        told: SegmentTransactions | None = None
+        for summary in group:
+            try:
+                of_one = yield from read_transactions(self._files, summary)
+            except TidelogError as error:
+                if error.code is not ErrorCode.STORAGE_CORRUPT:
+                    raise
+                raise _SidecarDamaged(summary.key, error.happened) from None
+            told = joined(told, of_one)
+        return told
+
     def _rewrite(
         self, group: tuple[Summary, ...], rules: Rules
     ) -> Generator[int, None, Replacement]:
         producers = yield from self._producers(group[-1])
+        transactions = yield from self._transactions(group)
         writer = SegmentWriter(
             self._files, group, cleaned_below=self._cleaned_below, created=self._created
         )
@@ -161,7 +178,7 @@ class _Round:
                 for batch in piece.batches:
                     self._clean(batch, rules, writer, end_offset)
                 yield from writer.drain()
-        replacement = yield from writer.finish(producers)
+        replacement = yield from writer.finish(producers, transactions)
         self._figures.bytes_written += writer.bytes_written
         return replacement
 

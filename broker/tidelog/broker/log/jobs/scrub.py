@@ -14,11 +14,12 @@ from tidelog.broker.log.leader_epochs import EpochStart
 from tidelog.broker.log.names import SegmentKey
 from tidelog.broker.log.producer_state import ProducerState
 from tidelog.broker.log.sidecar.builder import LEADER_EPOCH_MAX, SegmentFacts, SidecarBuilder
-from tidelog.broker.log.sidecar.codec import PRODUCERS, find_section
+from tidelog.broker.log.sidecar.codec import PRODUCERS, TRANSACTIONS, find_section
 from tidelog.broker.log.sidecar.contents import DIGEST_BYTES, Summary
 from tidelog.broker.log.sidecar.digests import DIGESTS, decode_digests
 from tidelog.broker.log.sidecar.files import feed_segment, read_section, read_summary
 from tidelog.broker.log.sidecar.index import INDEX, INDEX_TOP
+from tidelog.broker.log.transactions.of_segment import SegmentTransactions
 from tidelog.ports.worker import JobFiles
 from tidelog.wire.errors import ErrorCode, TidelogError
 
@@ -112,6 +113,9 @@ def _read_sidecar(files: JobFiles, key: SegmentKey) -> Generator[int, None, _Sid
     for section in summary.sections:
         sections[section.name] = yield from read_section(files, summary, section.name)
     ProducerState.decode(sections[PRODUCERS], where=f"the producers in {key.sidecar_path}")
+    if TRANSACTIONS in sections:
+        where = f"the transactions in {key.sidecar_path}"
+        SegmentTransactions.decode(sections[TRANSACTIONS], where=where)
     section = find_section(summary, DIGESTS)
     digests = decode_digests(key, section, sections[DIGESTS], size_bytes=summary.size_bytes)
     return _Sidecar(summary, digests)

@@ -25,6 +25,7 @@ from tidelog.broker.log.opening.clean_checkpoint import (
 from tidelog.broker.log.producer_state import ProducerState
 from tidelog.broker.log.state.log import PartitionLog
 from tidelog.broker.log.state.segments import Segment
+from tidelog.broker.log.transactions.of_segment import NONE_OPEN, SegmentTransactions
 from tidelog.ports import Append, Disk, FileUnusable
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import LeaderEpoch, Offset, PartitionKey
@@ -103,7 +104,9 @@ def restore(clean: CleanLog, leader_epoch: LeaderEpoch, marks: PartitionMarks) -
     log.log_start_epoch = LeaderEpoch(marks.log_start_epoch)
     log.segments = [_segment(clean, each) for each in clean.segments]
     log.leader_epochs = LeaderEpochs(clean.leader_epochs)
-    log.producers = ProducerState.decode(clean.producers, where=f"{NAME}: {clean.key}")
+    log.know_producers(ProducerState.decode(clean.producers, where=f"{NAME}: {clean.key}"))
+    for ended in clean.ended:
+        log.transactions.hold(ended)
     log.high_watermark_position = log.end_position()
     if wrong := _wrong_in(log, marks):
         raise TidelogError(
@@ -177,6 +180,7 @@ def _clean_log(log: PartitionLog) -> CleanLog:
         leader_epochs=log.leader_epochs.starts,
         producers=log.producers.encode(),
         high_watermark=Offset(-1 if log.uncommitted is None else log.high_watermark),
+        ended=tuple(log.transactions.ended),
     )
 
 
@@ -202,6 +206,7 @@ def _clean_segment(segment: Segment) -> CleanSegment:
         producers_at_end=segment.producers_at_end,
         producers_before=segment.producers_before,
         index=struct.pack(f">{len(entries)}q", *entries),
+        transactions=segment.transactions.encode() if segment.transactions else b"",
     )
 
 
@@ -218,8 +223,15 @@ def _segment(log: CleanLog, clean: CleanSegment) -> Segment:
     segment.first_timestamp = clean.first_timestamp
     segment.index = _index(clean.index, clean.max_timestamp)
     segment.producers_before = clean.producers_before
+    if clean.transactions:
+        where = f"{NAME}: {key.path}"
+        segment.transactions = SegmentTransactions.decode(clean.transactions, where=where)
     if clean.is_sealed:
-        segment.seal(clean.producers_at_end)
+        told = segment.transactions
+        segment.seal(
+            clean.producers_at_end,
+            first_open_offset=NONE_OPEN if told is None else told.first_open_offset,
+        )
     return segment
 
 

@@ -19,6 +19,7 @@ import msgspec
 
 from tidelog.broker.log.leader_epochs import EpochStart
 from tidelog.broker.log.sidecar.contents import Summary
+from tidelog.broker.log.transactions.open import Ended
 from tidelog.wire.batch import checksum
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import NO_OFFSET, Offset, PartitionId, PartitionKey, TopicId
@@ -50,6 +51,8 @@ class CleanSegment(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """The state at its beginning; None: it is not known."""
     are_producers_whole: bool = True
     """Whether its sidecar tells of all producers that the log knew."""
+    transactions: bytes = b""
+    """As `SegmentTransactions.encode` has it; empty: it holds nothing of any."""
 
 
 class CleanLog(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
@@ -65,6 +68,8 @@ class CleanLog(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """As `ProducerState.encode` has it."""
     high_watermark: Offset = NO_OFFSET
     """Of one of several replicas; -1: all of it is committed."""
+    ended: tuple[Ended, ...] = ()
+    """Transactions of which the markers are not committed."""
 
     @property
     def committed_offset(self) -> int:

@@ -25,6 +25,7 @@ from tidelog.broker.log.names import directory_name, parse_directory_name
 from tidelog.broker.log.opening import log as logs
 from tidelog.broker.log.opening.checkpoint import consume_checkpoint, has_its_files, restore
 from tidelog.broker.log.opening.clean_checkpoint import CleanLog
+from tidelog.broker.log.opening.holding import hold_readers
 from tidelog.broker.log.opening.log import OpenedLog
 from tidelog.ports import Disk, TaskScope
 from tidelog.wire.errors import ErrorCode, TidelogError
@@ -91,6 +92,9 @@ async def open_directory(
         if key in replicated and each.log.failure is None:
             marked = known.get(key, NO_MARKS).committed_offset
             each.log.hold_back(committed.get(key, marked))
+            if key in longer:
+                await hold_readers(disk, each.log)
+        each.log.begin_committed()
     after = _marks_after(known, found, replicated)
     # What is neither placed here nor has a file was removed: it may come back as something new.
     after = {key: each for key, each in after.items() if key in on_disk or key in placed}
@@ -128,6 +132,8 @@ async def open_at_work(
         await _flush(disk, [opened])
     if is_replicated:
         opened.log.hold_back(marks.committed_offset)
+        await hold_readers(disk, opened.log)
+    opened.log.begin_committed()
     return opened
 
 

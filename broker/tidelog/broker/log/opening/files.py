@@ -10,6 +10,7 @@ from tidelog.broker.log.producer_state import ProducerState
 from tidelog.broker.log.sidecar.codec import (
     FIRST_READ_BYTES,
     PRODUCERS,
+    TRANSACTIONS,
     check_section,
     decode_summary,
     find_section,
@@ -18,6 +19,7 @@ from tidelog.broker.log.sidecar.codec import (
 from tidelog.broker.log.sidecar.contents import Summary
 from tidelog.broker.log.state.log import PartitionLog
 from tidelog.broker.log.state.recovery import SCAN_BYTES, Scan, scan_data
+from tidelog.broker.log.transactions.of_segment import SegmentTransactions
 from tidelog.ports import Disk, File
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import LeaderEpoch, Offset
@@ -58,6 +60,24 @@ async def read_producers(disk: Disk, summary: Summary) -> ProducerState | None:
         section = find_section(summary, PRODUCERS)
         data = await disk.read(file, section.byte_position, section.length_bytes)
         return ProducerState.decode(check_section(key, section, data), where=key.sidecar_path)
+    except TidelogError as error:
+        if error.code is ErrorCode.STORAGE_CORRUPT:
+            return None
+        raise
+    finally:
+        await disk.close(file)
+
+
+async def read_transactions(disk: Disk, summary: Summary) -> SegmentTransactions | None:
+    """What the segment tells of transactions, of which it has some; None: that part of its sidecar
+    is damaged."""
+    key = summary.key
+    file = await disk.open(key.sidecar_path)
+    try:
+        section = find_section(summary, TRANSACTIONS)
+        data = await disk.read(file, section.byte_position, section.length_bytes)
+        checked = check_section(key, section, data)
+        return SegmentTransactions.decode(checked, where=key.sidecar_path)
     except TidelogError as error:
         if error.code is ErrorCode.STORAGE_CORRUPT:
             return None

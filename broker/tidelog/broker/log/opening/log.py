@@ -262,7 +262,7 @@ class _Opening:
         if log.segments and log.segments[-1].summary is not None:
             producers = await read_producers(self._disk, log.segments[-1].summary)
             assert producers is not None, "it was read while the segments were chosen"
-            log.producers = producers
+            log.know_producers(producers)
         file = await self._disk.open(key.path)
         self.opened.files[key] = file
         segment = log.begin_segment(key)
@@ -294,7 +294,7 @@ class _Opening:
             self._log.leader_epochs = LeaderEpochs(summary.leader_epochs)
             producers = await read_producers(self._disk, summary)
             if producers is not None:
-                self._log.producers = producers
+                self._log.know_producers(producers)
         elif found.key.generation:
             self._log.seal_active()
             self.opened.to_seal += (found.key,)

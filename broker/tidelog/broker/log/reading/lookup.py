@@ -17,6 +17,7 @@ from tidelog.broker.log.reading.verify import Walk
 from tidelog.broker.log.sidecar.contents import Summary
 from tidelog.broker.log.sidecar.reader import IndexEntry, Recent, SidecarReader
 from tidelog.broker.log.state.segments import Segment
+from tidelog.broker.log.transactions.of_segment import SegmentTransactions
 from tidelog.wire.batch.layout import MAX_TIMESTAMP_POSITION
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import BytePosition
@@ -85,6 +86,26 @@ class Lookups:
             except TidelogError as error:
                 index = await self._walk(segment, summary, error)
         return IndexEntry(*index.highest_time_below(offset))
+
+    async def transactions(self, segment: Segment) -> SegmentTransactions | None:
+        """What the segment tells of transactions; None: it has to do with none.
+
+        UNAVAILABLE while its sidecar is damaged: what was aborted in it was perhaps begun before
+        it, so its own batches do not tell.
+        """
+        summary = segment.summary
+        if summary is None:
+            return segment.transactions
+        try:
+            return await self._sidecars.transactions(summary)
+        except TidelogError as error:
+            self._report(summary, error)
+            raise TidelogError(
+                ErrorCode.UNAVAILABLE,
+                tried=f"find the aborted transactions of {segment.key.path}",
+                happened=error.happened,
+                hint="Ask again: its sidecar is made again from the segment.",
+            ) from None
 
     async def digests(self, summary: Summary, first: int, count: int) -> list[int] | None:
         """Of pieces of the segment; None if its sidecar is damaged."""

@@ -44,6 +44,8 @@ from tidelog.broker.log.sidecar.reader import SidecarReader
 from tidelog.broker.log.state.log import NO_GAPS, PartitionLog
 from tidelog.broker.log.state.recovery import corruption
 from tidelog.broker.log.state.segments import Segment
+from tidelog.broker.log.transactions.aborted import AbortedTransaction
+from tidelog.broker.log.transactions.of_segment import NONE_OPEN
 from tidelog.ports import FileUnusable
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import Offset, PartitionKey
@@ -143,11 +145,45 @@ class LogReader:
                 return Batches(b"", Offset(wanted))
             elif found.next_offset <= _bound_of(log, upper_bound):
                 return found
-        raise TidelogError(
-            ErrorCode.UNAVAILABLE,
-            tried=f"read {log.key} from offset {wanted}",
-            happened=f"the log was changed under {PLANS_MAX} attempts",
-        )
+        raise _changed(f"read {log.key} from offset {wanted}")
+
+    async def aborted_between(
+        self, log: PartitionLog, begin_offset: int, end_offset: int
+    ) -> list[AbortedTransaction]:
+        """The aborted transactions with a batch between the offsets, in the order of their markers.
+
+        The end is exclusive, and at or below the last stable offset: what is aborted by a marker
+        that is not committed was not aborted. Whoever has read batches asks for all of them.
+        """
+        for _ in range(PLANS_MAX):
+            cut_count = log.cut_count
+            found = await self._aborted_between(log, begin_offset, end_offset)
+            if found is not None and log.cut_count == cut_count:
+                return found
+        raise _changed(f"find the aborted transactions of {log.key} from offset {begin_offset}")
+
+    async def _aborted_between(
+        self, log: PartitionLog, begin_offset: int, end_offset: int
+    ) -> list[AbortedTransaction] | None:
+        """None: the log was changed under it."""
+        found: list[AbortedTransaction] = []
+        offset = begin_offset
+        while (segment := segment_holding(log, offset)) is not None:
+            with self._files.reading(segment.key):
+                told = await self.lookups.transactions(segment)
+            if not is_current(log, segment):
+                return None
+            if told is not None:
+                entries = told.aborted.overlapping(begin_offset, end_offset)
+                # A segment that was joined with the one before meanwhile holds its markers too.
+                found += [each for each in entries if each.marker_offset >= offset]
+            offset = segment.next_offset
+            # Later segments count as long as one is open here that began before the end.
+            first_open_offset = NONE_OPEN if told is None else told.first_open_offset
+            is_sealed_end = offset >= end_offset
+            if is_sealed_end and not NONE_OPEN < first_open_offset < end_offset:
+                break
+        return found
 
     def pinned(self, segment: Segment) -> AbstractContextManager[None]:
         """Its files stay meanwhile: for lookups."""
@@ -210,6 +246,14 @@ class LogReader:
                 happened = f"the {len(block)} bytes there contradict their digest"
                 return data[lead:position], corruption(plan.segment.path, at, happened, verb="read")
         return data[lead : lead + plan.length_bytes], damage
+
+
+def _changed(tried: str) -> TidelogError:
+    return TidelogError(
+        ErrorCode.UNAVAILABLE,
+        tried=tried,
+        happened=f"the log was changed under {PLANS_MAX} attempts",
+    )
 
 
 def has_gaps(log: PartitionLog, segment: Segment) -> bool:

@@ -17,10 +17,13 @@ from tidelog.broker.log.index import SparseIndex
 from tidelog.broker.log.leader_epochs import EpochStart, LeaderEpochs
 from tidelog.broker.log.names import SegmentKey
 from tidelog.broker.log.producer_state import ProducerState
-from tidelog.broker.log.sidecar.codec import PRODUCERS, encode_sidecar
+from tidelog.broker.log.sidecar.codec import PRODUCERS, TRANSACTIONS, encode_sidecar
 from tidelog.broker.log.sidecar.contents import NEVER_MS, Replaced, Summary
 from tidelog.broker.log.sidecar.digests import DIGESTS, DigestStream, encode_digests
 from tidelog.broker.log.sidecar.index import INDEX, INDEX_TOP, encode_index
+from tidelog.broker.log.transactions.markers import marker_of
+from tidelog.broker.log.transactions.of_segment import NONE_OPEN, SegmentTransactions
+from tidelog.broker.log.transactions.open import OpenTransactions
 from tidelog.wire.batch import (
     HEADER_BYTES,
     BatchHeader,
@@ -29,6 +32,7 @@ from tidelog.wire.batch import (
     verify_checksum,
 )
 from tidelog.wire.batch.limits import BATCH_BYTES_MAX
+from tidelog.wire.batch.marker import Marker
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import NO_OFFSET, Offset
 
@@ -65,6 +69,8 @@ class SidecarBuilder:
         self._epochs = LeaderEpochs(facts.epochs_before)
         self._history = None if facts.epochs_at_end is None else LeaderEpochs(facts.epochs_at_end)
         self._producers = ProducerState() if producers_before is None else producers_before.copy()
+        self._open = OpenTransactions(self._producers.open_transactions())
+        self._transactions: SegmentTransactions | None = None
         self._rest: list[bytes] = []
         """Pieces of a batch whose end has not come yet."""
         self._rest_bytes = 0
@@ -121,12 +127,13 @@ class SidecarBuilder:
                     return position
                 header = read_header(data, position, is_compacted=not self._facts.is_contiguous)
                 verify_checksum(data, header, position)
+                marker = marker_of(data, header, position) if header.is_control else None
             except TidelogError as error:
                 raise self._damage(error.happened) from None
-            self._take(header)
+            self._take(header, marker)
             position += size_bytes
 
-    def _take(self, header: BatchHeader) -> None:
+    def _take(self, header: BatchHeader, marker: Marker | None) -> None:
         facts, base_offset, epoch = self._facts, header.base_offset, header.leader_epoch
         if base_offset != self._next_offset and (
             facts.is_contiguous or base_offset < self._next_offset
@@ -145,7 +152,9 @@ class SidecarBuilder:
         size_bytes, max_timestamp = header.size_bytes, header.max_timestamp
         self._epochs.note(epoch, base_offset)
         self._index.add(base_offset, self._position, max_timestamp)
-        self._producers.note(header)
+        if header.is_transactional:
+            self._note_transaction(header, marker)
+        self._producers.note(header, marker)
         if max_timestamp > self._max_timestamp and header.record_count:
             self._max_timestamp = max_timestamp
             self._max_timestamp_offset = base_offset
@@ -155,6 +164,12 @@ class SidecarBuilder:
         self._record_count += header.record_count
         self._position += size_bytes
         self._next_offset = header.next_offset
+
+    def _note_transaction(self, header: BatchHeader, marker: Marker | None) -> None:
+        if self._transactions is None:
+            self._transactions = SegmentTransactions()
+        self._transactions.note(self._open.note(header, marker))
+        self._open.commit_to(header.next_offset)
 
     def _note_horizon(self, horizon_ms: int) -> None:
         earliest = self._tombstone_horizon_ms
@@ -192,15 +207,19 @@ class SidecarBuilder:
             replaces=facts.replaces,
         )
         index, index_top = encode_index(facts.key, self._index.entries())
-        return encode_sidecar(
-            summary,
-            {
-                INDEX: index,
-                INDEX_TOP: index_top,
-                DIGESTS: encode_digests(facts.key, self._digests.finish()),
-                PRODUCERS: self._producers.encode(),
-            },
-        )
+        sections = {
+            INDEX: index,
+            INDEX_TOP: index_top,
+            DIGESTS: encode_digests(facts.key, self._digests.finish()),
+            PRODUCERS: self._producers.encode(),
+        }
+        first_open_offset = self._producers.first_open_offset()
+        if self._transactions is None and first_open_offset != NONE_OPEN:
+            self._transactions = SegmentTransactions()
+        if self._transactions is not None:
+            self._transactions.seal(first_open_offset)
+            sections[TRANSACTIONS] = self._transactions.encode()
+        return encode_sidecar(summary, sections)
 
     def _all_epochs(self) -> tuple[EpochStart, ...]:
         """Of the history and of the batches, whichever knows of an earlier start."""

@@ -17,7 +17,14 @@ import msgspec
 
 from tidelog.broker.log.names import SegmentKey
 from tidelog.broker.log.sidecar.blocks import corrupt_sidecar
-from tidelog.broker.log.sidecar.contents import FORMAT_VERSION, MAGIC, NEVER_MS, Section, Summary
+from tidelog.broker.log.sidecar.contents import (
+    FORMAT_VERSION,
+    MAGIC,
+    NEVER_MS,
+    PLAIN_VERSION,
+    Section,
+    Summary,
+)
 from tidelog.broker.log.sidecar.digests import DIGESTS
 from tidelog.broker.log.sidecar.index import INDEX, INDEX_TOP
 from tidelog.wire.batch import checksum
@@ -32,8 +39,11 @@ from tidelog.wire.ids import (
 )
 
 PRODUCERS: Final = "producers"
+TRANSACTIONS: Final = "transactions"
 SECTIONS: Final = (INDEX, INDEX_TOP, DIGESTS, PRODUCERS)
 """In the order of the file; each is always there, if need be empty."""
+SECTIONS_MAX: Final = (*SECTIONS, TRANSACTIONS)
+"""With the one that raises the version: who passed over it would show what was aborted."""
 HEAD_BYTES: Final = 24
 FIRST_READ_BYTES: Final = 4096
 """A first read of this much holds the summary of all but strange sidecars."""
@@ -54,7 +64,8 @@ def encode_summary(summary: Summary) -> bytes:
 
 def encode_sidecar(summary: Summary, sections: Mapping[str, bytes]) -> tuple[Summary, bytes]:
     """The file, and the summary with its sections filled in."""
-    assert tuple(sections) == SECTIONS, f"a sidecar has {SECTIONS}, not {tuple(sections)}"
+    names = tuple(sections)
+    assert names in (SECTIONS, SECTIONS_MAX), f"a sidecar has {SECTIONS_MAX}, not {names}"
     assert not (wrong := _wrong_in(summary)), f"a summary that tells of {wrong}"
     length_bytes = 0
     # The summary tells positions that its own length moves: both grow together until they fit.
@@ -66,7 +77,8 @@ def encode_sidecar(summary: Summary, sections: Mapping[str, bytes]) -> tuple[Sum
         assert len(body) > length_bytes, "later positions take no fewer bytes"
         length_bytes = len(body)
     assert length_bytes <= SUMMARY_BYTES_MAX, f"a summary of {length_bytes} bytes"
-    head = _HEAD.pack(MAGIC, FORMAT_VERSION, 0, length_bytes, checksum(body))
+    version = FORMAT_VERSION if TRANSACTIONS in sections else PLAIN_VERSION
+    head = _HEAD.pack(MAGIC, version, 0, length_bytes, checksum(body))
     return summary, b"".join((head, _SUM.pack(checksum(head)), body, *sections.values()))
 
 
@@ -123,6 +135,9 @@ def decode_summary(data: bytes, key: SegmentKey, *, file_bytes: int) -> Summary:
     summary = decode_bare_summary(body, key)
     if summary.key != key:
         raise corrupt_sidecar(key, HEAD_BYTES, f"it is the sidecar of {summary.key.path}")
+    version: int = _HEAD.unpack_from(data)[1]
+    if has_transactions(summary) != (version > PLAIN_VERSION):
+        raise corrupt_sidecar(key, HEAD_BYTES, f"its sections are not those of version {version}")
     _check_sections(summary, key, end, file_bytes)
     return summary
 
@@ -144,6 +159,11 @@ def find_section(summary: Summary, name: str) -> Section:
         if section.name == name:
             return section
     raise corrupt_sidecar(summary.key, HEAD_BYTES, f"it has no section {name}")
+
+
+def has_transactions(summary: Summary) -> bool:
+    """Whether the segment has to do with a transaction: has batches of one, or lies in one."""
+    return any(section.name == TRANSACTIONS for section in summary.sections)
 
 
 def check_section(key: SegmentKey, section: Section, data: bytes) -> bytes:

@@ -10,6 +10,8 @@ same job: the rebuilt file equals the first one byte for byte.
     index_top the first entry of each block
     digests   a checksum for each 64 KiB of the segment, bound to topic id, partition and position
     producers the state of idempotent producers behind the segment's last batch
+    transactions  which were aborted in the segment and which are open behind it: only there, and
+                  the version 2, if the segment has to do with a transaction
 
 Every part carries a checksum of its own; a damaged sidecar is made again, never believed. The
 summary is also the segment's manifest: a store of sealed segments elsewhere needs nothing else.
@@ -24,7 +26,9 @@ from tidelog.broker.log.names import SegmentKey
 from tidelog.wire.ids import BytePosition, Offset, PartitionId, PartitionKey, TopicId
 
 MAGIC: Final = b"TIDESIDE"
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = 2
+PLAIN_VERSION: Final = 1
+"""Of a sidecar that tells of no transaction."""
 DIGEST_BYTES: Final = 64 * 1024
 """One digest covers this much of the segment."""
 NEVER_MS: Final = -1

@@ -15,12 +15,15 @@ from tidelog.broker.log.sidecar.builder import SidecarBuilder, segment_damage
 from tidelog.broker.log.sidecar.codec import (
     FIRST_READ_BYTES,
     PRODUCERS,
+    TRANSACTIONS,
     check_section,
     decode_summary,
     find_section,
+    has_transactions,
     summary_end,
 )
 from tidelog.broker.log.sidecar.contents import Summary
+from tidelog.broker.log.transactions.of_segment import SegmentTransactions
 from tidelog.ports.worker import JobFiles
 
 PIECE_BYTES: Final = 1024 * 1024
@@ -55,6 +58,17 @@ def read_producers(files: JobFiles, summary: Summary) -> Generator[int, None, Pr
     """The state behind the segment's last batch."""
     data = yield from read_section(files, summary, PRODUCERS)
     return ProducerState.decode(data, where=f"the producers in {summary.key.sidecar_path}")
+
+
+def read_transactions(
+    files: JobFiles, summary: Summary
+) -> Generator[int, None, SegmentTransactions | None]:
+    """What the segment tells of transactions; None: it has to do with none."""
+    if not has_transactions(summary):
+        return None
+    data = yield from read_section(files, summary, TRANSACTIONS)
+    where = f"the transactions in {summary.key.sidecar_path}"
+    return SegmentTransactions.decode(data, where=where)
 
 
 def read_before(

@@ -18,6 +18,7 @@ import msgspec
 from tidelog.broker.log.index import Place
 from tidelog.broker.log.names import SegmentKey
 from tidelog.broker.log.sidecar.blocks import block_range, corrupt_sidecar
+from tidelog.broker.log.sidecar.codec import TRANSACTIONS, check_section, has_transactions
 from tidelog.broker.log.sidecar.contents import Section, Summary
 from tidelog.broker.log.sidecar.digests import DIGESTS, DIGESTS_PER_BLOCK, decode_digest_block
 from tidelog.broker.log.sidecar.index import (
@@ -28,12 +29,15 @@ from tidelog.broker.log.sidecar.index import (
     decode_index_block,
     decode_index_top,
 )
+from tidelog.broker.log.transactions.of_segment import SegmentTransactions
 from tidelog.wire.ids import BytePosition, Offset
 
 INDEX_TOPS_BYTES_MAX: Final = 8 * 1024 * 1024
 """Top levels in memory, per data directory: those of 200 segments of 1 GiB of small batches."""
 BLOCKS_MAX: Final = 512
 """Index and digest blocks in memory, 4 KiB each, per data directory."""
+TRANSACTIONS_BYTES_MAX: Final = 4 * 1024 * 1024
+"""Of what segments tell of transactions, in memory, per data directory: 170,000 aborted ones."""
 RESUME_PLACES_MAX: Final = 16_384
 """Sequential readers that need no lookup, per data directory."""
 
@@ -102,6 +106,7 @@ class SidecarReader:
         self._blocks: Recent[tuple[_Identity, int], IndexEntries] = Recent(blocks_max)
         self._digests: Recent[tuple[_Identity, int], array[int]] = Recent(blocks_max)
         self._places: Recent[tuple[_Identity, int], int] = Recent(resume_places_max)
+        self._transactions: Recent[_Identity, SegmentTransactions] = Recent(TRANSACTIONS_BYTES_MAX)
 
     async def floor(self, summary: Summary, offset: int) -> IndexEntry:
         """The last indexed batch that begins at or below the offset, else the first one."""
@@ -127,6 +132,23 @@ class SidecarReader:
                 raise corrupt_sidecar(summary.key, position, "a digest is missing")
             found.extend(taken)
         return found
+
+    async def transactions(self, summary: Summary) -> SegmentTransactions | None:
+        """What the segment tells of transactions; None: it has to do with none."""
+        if not has_transactions(summary):
+            return None
+        section = section_of(summary, TRANSACTIONS)
+        # The segment's bytes do not tell what was open before it, so its digests are no name of it.
+        identity = (summary.key, section.checksum)
+        told = self._transactions.get(identity)
+        if told is None:
+            data = await self._read(summary.key, section.byte_position, section.length_bytes)
+            where = f"the transactions in {summary.key.sidecar_path}"
+            told = SegmentTransactions.decode(
+                check_section(summary.key, section, data), where=where
+            )
+            self._transactions.put(identity, told, section.length_bytes)
+        return told
 
     def resume(self, summary: Summary, offset: int) -> Place | None:
         """Where the read goes on that ended before this offset, if it is remembered."""

@@ -1,16 +1,19 @@
 """One partition's log as its owner knows it: segments and the four offsets. Pure.
 
-Owns the chain of segments and what is kept for the log as a whole: leader epochs, producers. They
+Owns the chain of segments and what is kept for the log as a whole: leader epochs, producers,
+transactions. They
 change by `take_in` and at a seal only, also when a log is read again after a start, so that what is
 rebuilt equals what was kept. Changed by the directory's core only; read by fetches. Stops 6, 8 and
 10 of a record's walk.
 
-    log_start_offset ≤ high_watermark ≤ log_end_offset, flushed_offset ≤ log_end_offset;
+    log_start_offset ≤ last_stable_offset ≤ high_watermark ≤ log_end_offset,
+    flushed_offset ≤ log_end_offset;
     with flush=sync and one replica high_watermark ≤ flushed_offset
 """
 
 from bisect import bisect_right
 from collections import deque
+from collections.abc import Iterable
 from typing import Final
 
 from tidelog.broker.log.leader_epochs import LeaderEpochs
@@ -18,8 +21,11 @@ from tidelog.broker.log.marks.marks import PartitionMarks
 from tidelog.broker.log.names import SegmentKey
 from tidelog.broker.log.producer_state import ProducerState
 from tidelog.broker.log.state.segments import Segment
+from tidelog.broker.log.transactions.admission import ProducerHere
+from tidelog.broker.log.transactions.open import Ended, OpenTransactions
 from tidelog.wire.batch import BatchHeader
 from tidelog.wire.batch.layout import PREFIX_BYTES
+from tidelog.wire.batch.marker import Marker
 from tidelog.wire.errors import TidelogError
 from tidelog.wire.ids import LeaderEpoch, Offset, PartitionKey
 
@@ -56,6 +62,7 @@ class PartitionLog:
         "log_start_offset",
         "producers",
         "segments",
+        "transactions",
         "uncommitted",
         "unopened",
     )
@@ -75,6 +82,8 @@ class PartitionLog:
         """Base offset of the segment that holds the watermark, and the byte behind it there."""
         self.leader_epochs = LeaderEpochs()
         self.producers = ProducerState()
+        self.transactions = OpenTransactions()
+        """Those of which the producers tell that they are open, and ends above the watermark."""
         self.are_producers_known = True
         """False: a cut began with a sidecar that could not be read, and some may be forgotten."""
         self.gaps_from = NO_GAPS
@@ -153,15 +162,38 @@ class PartitionLog:
         """The active segment grows no more. Producers are forgotten at a roll only, so that their
         state behind a segment is a function of the segments up to it."""
         self.producers.expire()
-        self.segments[-1].seal(self.producers.encode(), are_all_known=self.are_producers_known)
+        self.segments[-1].seal(
+            self.producers.encode(),
+            are_all_known=self.are_producers_known,
+            first_open_offset=self.transactions.first_open_offset(),
+        )
 
     def stop(self, error: TidelogError, *, kept_apart_at: LeaderEpoch | None = None) -> None:
         """Nothing is appended or served any more."""
         assert self.failure is None, f"{self.key}: it stops once"
         self.failure, self.kept_apart_at = error, kept_apart_at
 
-    def take_in(self, header: BatchHeader) -> None:
-        """A batch with this header, as it is stored, lies at the end of the active segment."""
+    @property
+    def last_stable_offset(self) -> Offset:
+        """Below it, and not below the log's start, every transaction has ended for good."""
+        stable_offset = self.transactions.last_stable_offset(self.high_watermark)
+        # Whoever trims a log may trim an open transaction's beginning as well.
+        return Offset(max(stable_offset, self.log_start_offset))
+
+    def producer_here(self, producer_id: int) -> ProducerHere | None:
+        """What is known of the producer, for whoever admits its batches and markers."""
+        return self.producers.here(producer_id)
+
+    def know_producers(self, producers: ProducerState) -> None:
+        """The log goes on with this state of its producers: with it come the open transactions."""
+        self.producers = producers
+        self.transactions.go_on_from(producers.open_transactions())
+
+    def take_in(self, header: BatchHeader, marker: Marker | None = None) -> None:
+        """A batch with this header, as it is stored, lies at the end of the active segment.
+
+        `marker`: what its record says, if it is a marker (`transactions.markers`).
+        """
         base_offset, epochs = header.base_offset, self.leader_epochs
         next_offset = Offset(base_offset + header.last_offset_delta + 1)
         self.segments[-1].add(
@@ -175,7 +207,9 @@ class PartitionLog:
             # What was trimmed up to here has left the mark of an epoch that wrote no more.
             epochs.truncate(base_offset)
             epochs.note(header.leader_epoch, base_offset)
-        self.producers.note(header)
+        if header.is_transactional:
+            self.segments[-1].note_transaction(self.transactions.note(header, marker))
+        self.producers.note(header, marker)
         self.log_end_offset = next_offset
         if self.uncommitted is not None:
             self._note_uncommitted(self.uncommitted)
@@ -206,6 +240,10 @@ class PartitionLog:
             self.lower_high_watermark(offset)
             self.high_watermark = Offset(offset)
         self.keep_uncommitted()
+
+    def begin_committed(self) -> None:
+        """The log was opened and its watermark is where it begins: ends below it have happened."""
+        self.transactions.commit_to(self.high_watermark)
 
     def commit_to(self, offset: int) -> bool:
         """All whole batches below the offset may be read; whether the watermark moved."""
@@ -265,6 +303,8 @@ class PartitionLog:
         )
         self.high_watermark = offset
         self.high_watermark_position = position
+        if self.transactions.ended:
+            self.transactions.commit_to(offset)
 
     def trim(self, offset: Offset, leader_epoch: LeaderEpoch) -> list[Segment]:
         """The log begins here now, by the word of that epoch's leader; the segments that are no
@@ -337,8 +377,13 @@ class PartitionLog:
         offset: Offset,
         *,
         are_producers_known: bool = True,
+        ended: Iterable[Ended] = (),
     ) -> None:
-        """The log's tail was cut off: it ends with `last`, read again, or with what is before."""
+        """The log's tail was cut off: it ends with `last`, read again, or with what is before.
+
+        `ended`: transactions that end in what was read again. One whose marker was cut off is open
+        again.
+        """
         kept = [segment for segment in self.segments if segment.next_offset <= offset]
         if last is not None:
             kept = [segment for segment in kept if segment.base_offset < last.base_offset]
@@ -351,12 +396,14 @@ class PartitionLog:
         self.flushed_offset = self.log_end_offset
         self.led_from = min(self.led_from, self.log_end_offset)
         self.leader_epochs.truncate(self.log_end_offset)
-        self.producers = producers
+        self.know_producers(producers)
+        self.transactions.cut(self.log_end_offset, ended)
         self.are_producers_known = are_producers_known
         self.cut_count += 1
         if self.high_watermark >= self.log_end_offset:
             self.high_watermark = self.log_end_offset
             self.high_watermark_position = self.end_position()
+        self.transactions.commit_to(self.high_watermark)
         if self.uncommitted is not None:
             while self.uncommitted and self.uncommitted[-1][0] > self.log_end_offset:
                 self.uncommitted.pop()
@@ -372,6 +419,7 @@ class PartitionLog:
         self.high_watermark, self.high_watermark_position = offset, self.end_position()
         self.leader_epochs = LeaderEpochs()
         self.producers, self.are_producers_known = ProducerState(), True
+        self.transactions = OpenTransactions()
         self.cut_count += 1
         if self.uncommitted is not None:
             self.uncommitted.clear()

@@ -23,7 +23,9 @@ from typing import Final
 import msgspec
 
 from tidelog.broker.log.state.log import PartitionLog
+from tidelog.broker.log.transactions.markers import marker_of
 from tidelog.wire.batch import HEADER_BYTES, BatchHeader, peek_size, read_header, verify_checksum
+from tidelog.wire.batch.marker import Marker
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import LeaderEpoch
 
@@ -57,17 +59,18 @@ def scan_data(log: PartitionLog, scan: Scan, data: bytes) -> int:
     """
     position = 0
     while position < len(data):
-        header = _fitting_header(data, position, log, scan)
-        if header is None:
+        fitting = _fitting(data, position, log, scan)
+        if fitting is None:
             return position
-        log.take_in(header)
+        header, marker = fitting
+        log.take_in(header, marker)
         position += header.size_bytes
     return position
 
 
-def _fitting_header(
+def _fitting(
     data: bytes, position: int, log: PartitionLog, scan: Scan
-) -> BatchHeader | None:
+) -> tuple[BatchHeader, Marker | None] | None:
     may_skip = NO_GAPS < scan.gaps_from <= log.log_end_offset
     try:
         size_bytes = peek_size(data, position)
@@ -76,6 +79,7 @@ def _fitting_header(
             return None
         header = read_header(data, position, is_compacted=may_skip)
         verify_checksum(data, header, position)
+        marker = marker_of(data, header, position) if header.is_control else None
     except TidelogError as error:
         scan.damage = error.happened
         return None
@@ -90,7 +94,7 @@ def _fitting_header(
         )
         return None
     scan.damage = ""
-    return header
+    return header, marker
 
 
 def candidates(data: bytes, start: int) -> Iterator[int]:

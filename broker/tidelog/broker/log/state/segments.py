@@ -12,6 +12,8 @@ from typing import Self
 from tidelog.broker.log.index import SparseIndex
 from tidelog.broker.log.names import SegmentKey
 from tidelog.broker.log.sidecar.contents import Summary
+from tidelog.broker.log.transactions.aborted import AbortedTransaction
+from tidelog.broker.log.transactions.of_segment import NONE_OPEN, SegmentTransactions
 from tidelog.wire.ids import Offset
 
 NO_TIMESTAMP = -1
@@ -33,6 +35,7 @@ class Segment:
         "producers_before",
         "size_bytes",
         "summary",
+        "transactions",
         "were_producers_known",
     )
 
@@ -61,6 +64,8 @@ class Segment:
         """The encoded producer state at its end, from the roll until the sidecar is there; None
         also if it is not known."""
 
+        self.transactions: SegmentTransactions | None = None
+        """What it holds of transactions, until its sidecar is there; None: nothing."""
         self.producers_before: bytes | None = None
         """The state at its beginning, until its own sidecar is there: what lies before it may be
         trimmed away sooner than it is sealed. None: it is not known."""
@@ -102,10 +107,27 @@ class Segment:
         if has_records and max_timestamp > self.max_timestamp:
             self.max_timestamp = max_timestamp
 
-    def seal(self, producers: bytes | None, *, are_all_known: bool = True) -> None:
-        """It grows no more; `producers` is the encoded state of the log's producers behind it."""
+    def note_transaction(self, aborted: AbortedTransaction | None) -> None:
+        """The batch that was added last is of a transaction; the one that it has aborted."""
+        if self.transactions is None:
+            self.transactions = SegmentTransactions()
+        self.transactions.note(aborted)
+
+    def seal(
+        self,
+        producers: bytes | None,
+        *,
+        are_all_known: bool = True,
+        first_open_offset: int = NONE_OPEN,
+    ) -> None:
+        """It grows no more; `producers` is the encoded state of the log's producers behind it, and
+        `first_open_offset` where the earliest transaction begins that is open there."""
         assert not self.is_sealed, f"{self.key.path} is sealed once"
         self.is_sealed = True
+        if self.transactions is None and first_open_offset != NONE_OPEN:
+            self.transactions = SegmentTransactions()
+        if self.transactions is not None:
+            self.transactions.seal(first_open_offset)
         self.producers_at_end = producers
         self.were_producers_known = are_all_known
 
@@ -119,4 +141,5 @@ class Segment:
         assert summary.key == self.key, f"{self.key.path} is given the summary of another"
         self.summary = summary
         self.index = None
+        self.transactions = None
         self.producers_at_end = self.producers_before = None

@@ -11,14 +11,20 @@ before its followers have the marker never happened.
 """
 
 from collections.abc import Iterable
+from typing import Final
 
 import msgspec
 
 from tidelog.broker.log.transactions.aborted import AbortedTransaction
+from tidelog.wire.batch import BatchHeader
+from tidelog.wire.batch.marker import Marker, MarkerType
 from tidelog.wire.ids import Offset
 
+NOTHING_ENDED: Final = 2**63 - 1
+"""Above every offset: nothing that has ended holds readers."""
 
-class Ended(msgspec.Struct, frozen=True):
+
+class Ended(msgspec.Struct, frozen=True, array_like=True):
     """A transaction whose marker stands in the log, perhaps above the watermark."""
 
     first_offset: Offset
@@ -26,18 +32,28 @@ class Ended(msgspec.Struct, frozen=True):
 
 
 class OpenTransactions:
-    """Of one log. `begin` and `end` follow the batches; `commit_to` follows the watermark."""
+    """Of one log. `note` follows the batches, `commit_to` the watermark."""
 
-    __slots__ = ("_ended", "_started")
+    __slots__ = ("_lowest_ended", "_started", "ended")
 
     def __init__(self, started: Iterable[tuple[int, int]] = ()) -> None:
         """`started`: producer ids and the first offsets of their open transactions, as the state
         of the log's producers tells them."""
-        in_order = sorted(started, key=lambda each: each[1])
-        self._started = dict(in_order)
-        assert len(self._started) == len(in_order), "a producer has one open transaction"
-        self._ended: list[Ended] = []
-        """In the order of their markers."""
+        self._started: dict[int, int] = {}
+        self.ended: list[Ended] = []
+        """Ends that may be above the watermark, in the order of their markers: to be read."""
+        self._lowest_ended = NOTHING_ENDED
+        self.go_on_from(started)
+
+    def note(self, header: BatchHeader, marker: Marker | None) -> AbortedTransaction | None:
+        """A transactional batch or a marker was appended; the entry for the index, if the marker
+        aborts a transaction that is open here."""
+        if not header.is_control:
+            self.begin(header.producer_id, header.base_offset)
+            return None
+        assert marker is not None, f"what the marker at {header.base_offset} says was not read"
+        is_aborted = marker.type is MarkerType.ABORT
+        return self.end(header.producer_id, header.base_offset, is_aborted=is_aborted)
 
     def begin(self, producer_id: int, offset: int) -> None:
         """A transactional batch was appended at the offset; the first one begins a transaction."""
@@ -56,27 +72,49 @@ class OpenTransactions:
         if first_offset is None:
             return None
         assert first_offset < marker_offset, f"a marker at {marker_offset} ends what comes later"
-        self._ended.append(Ended(Offset(first_offset), marker_offset))
+        self.hold(Ended(Offset(first_offset), marker_offset))
         if not is_aborted:
             return None
         return AbortedTransaction(producer_id, Offset(first_offset), marker_offset)
 
+    def hold(self, ended: Ended) -> None:
+        """Readers wait at its first offset until the watermark has passed its marker."""
+        self.ended.append(ended)
+        self._lowest_ended = min(self._lowest_ended, ended.first_offset)
+
+    def go_on_from(self, started: Iterable[tuple[int, int]]) -> None:
+        """These are open, and no others: a log is read again from here on."""
+        in_order = sorted(started, key=lambda each: each[1])
+        self._started = dict(in_order)
+        assert len(self._started) == len(in_order), "a producer has one open transaction"
+
+    def cut(self, end_offset: int, again: Iterable[Ended]) -> None:
+        """The log ends at the offset now: markers behind it ended nothing.
+
+        `again`: the ends in the segment that was read again. The watermark may have gone back to
+        before some of them, although it had passed them once.
+        """
+        kept = {each.marker_offset: each for each in (*self.ended, *again)}
+        self.ended = [kept[offset] for offset in sorted(kept) if offset < end_offset]
+        self._lowest_ended = min((each.first_offset for each in self.ended), default=NOTHING_ENDED)
+
     def commit_to(self, high_watermark: int) -> None:
         """Everything below the watermark is committed, ends of transactions too."""
         passed = 0
-        for ended in self._ended:
+        for ended in self.ended:
             if ended.marker_offset >= high_watermark:
                 break
             passed += 1
-        del self._ended[:passed]
+        if passed:
+            del self.ended[:passed]
+            self._lowest_ended = min(
+                (each.first_offset for each in self.ended), default=NOTHING_ENDED
+            )
 
     def last_stable_offset(self, high_watermark: int) -> int:
         """Below it every transaction has ended for good; `commit_to` was told that watermark."""
-        first_open = self.first_open_offset()
-        bounds = [each.first_offset for each in self._ended]
-        if first_open >= 0:
-            bounds.append(Offset(first_open))
-        return min((high_watermark, *bounds))
+        first_open = next(iter(self._started.values()), NOTHING_ENDED)
+        return min(high_watermark, first_open, self._lowest_ended)
 
     def first_open_offset(self) -> int:
         """Where the earliest open transaction begins; -1: none is open."""
@@ -85,6 +123,11 @@ class OpenTransactions:
     def start_of(self, producer_id: int) -> int:
         """Where the producer's open transaction begins; -1: it has none open."""
         return self._started.get(producer_id, -1)
+
+    @property
+    def started(self) -> tuple[tuple[int, int], ...]:
+        """Producer ids and first offsets of the open ones, the earliest first."""
+        return tuple(self._started.items())
 
     def __len__(self) -> int:
         return len(self._started)
