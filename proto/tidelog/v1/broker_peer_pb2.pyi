@@ -360,3 +360,55 @@ class FetchOwnResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___FetchOwnResponse: _TypeAlias = FetchOwnResponse  # noqa: Y015
+
+@_typing.final
+class AdministerTransactionsRequest(_message.Message):
+    """A call of an operator about transactions."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CLUSTER_ID_FIELD_NUMBER: _builtins.int
+    METHOD_FIELD_NUMBER: _builtins.int
+    REQUEST_FIELD_NUMBER: _builtins.int
+    cluster_id: _builtins.str
+    """The cluster's id; another one: WRONG_CLUSTER."""
+    method: _builtins.str
+    """The full name of the method, one of TransactionAdminService."""
+    request: _builtins.bytes
+    """The request, serialised; within the bounds of its method."""
+    def __init__(
+        self,
+        *,
+        cluster_id: _builtins.str = ...,
+        method: _builtins.str = ...,
+        request: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster_id", b"cluster_id", "method", b"method", "request", b"request"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AdministerTransactionsRequest: _TypeAlias = AdministerTransactionsRequest  # noqa: Y015
+
+@_typing.final
+class AdministerTransactionsResponse(_message.Message):
+    """The answer of its coordinators and leaders."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RESPONSE_FIELD_NUMBER: _builtins.int
+    response: _builtins.bytes
+    """The method's response, serialised."""
+    def __init__(
+        self,
+        *,
+        response: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["response", b"response"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AdministerTransactionsResponse: _TypeAlias = AdministerTransactionsResponse  # noqa: Y015

@@ -60,6 +60,11 @@ class BrokerPeerServiceStub(object):
                 request_serializer=tidelog_dot_v1_dot_broker__peer__pb2.FetchOwnRequest.SerializeToString,
                 response_deserializer=tidelog_dot_v1_dot_broker__peer__pb2.FetchOwnResponse.FromString,
                 _registered_method=True)
+        self.AdministerTransactions = channel.unary_unary(
+                '/tidelog.v1.BrokerPeerService/AdministerTransactions',
+                request_serializer=tidelog_dot_v1_dot_broker__peer__pb2.AdministerTransactionsRequest.SerializeToString,
+                response_deserializer=tidelog_dot_v1_dot_broker__peer__pb2.AdministerTransactionsResponse.FromString,
+                _registered_method=True)
 
 
 class BrokerPeerServiceServicer(object):
@@ -101,6 +106,14 @@ class BrokerPeerServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def AdministerTransactions(self, request, context):
+        """A call of an operator about transactions. The broker that is asked answers for the transactional
+        ids that it coordinates and the partitions that it leads.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_BrokerPeerServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -128,6 +141,11 @@ def add_BrokerPeerServiceServicer_to_server(servicer, server):
                     servicer.FetchOwn,
                     request_deserializer=tidelog_dot_v1_dot_broker__peer__pb2.FetchOwnRequest.FromString,
                     response_serializer=tidelog_dot_v1_dot_broker__peer__pb2.FetchOwnResponse.SerializeToString,
+            ),
+            'AdministerTransactions': grpc.unary_unary_rpc_method_handler(
+                    servicer.AdministerTransactions,
+                    request_deserializer=tidelog_dot_v1_dot_broker__peer__pb2.AdministerTransactionsRequest.FromString,
+                    response_serializer=tidelog_dot_v1_dot_broker__peer__pb2.AdministerTransactionsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -266,6 +284,33 @@ class BrokerPeerService(object):
             '/tidelog.v1.BrokerPeerService/FetchOwn',
             tidelog_dot_v1_dot_broker__peer__pb2.FetchOwnRequest.SerializeToString,
             tidelog_dot_v1_dot_broker__peer__pb2.FetchOwnResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AdministerTransactions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidelog.v1.BrokerPeerService/AdministerTransactions',
+            tidelog_dot_v1_dot_broker__peer__pb2.AdministerTransactionsRequest.SerializeToString,
+            tidelog_dot_v1_dot_broker__peer__pb2.AdministerTransactionsResponse.FromString,
             options,
             channel_credentials,
             insecure,

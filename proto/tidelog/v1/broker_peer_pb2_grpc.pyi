@@ -43,6 +43,10 @@ class BrokerPeerServiceStub:
     """Writes sealed batches for a client of the easy path that is connected to the calling broker."""
     FetchOwn: _grpc.UnaryUnaryMultiCallable[_broker_peer_pb2.FetchOwnRequest, _broker_peer_pb2.FetchOwnResponse]
     """Reads partitions for a client of the easy path that is connected to the calling broker."""
+    AdministerTransactions: _grpc.UnaryUnaryMultiCallable[_broker_peer_pb2.AdministerTransactionsRequest, _broker_peer_pb2.AdministerTransactionsResponse]
+    """A call of an operator about transactions. The broker that is asked answers for the transactional
+    ids that it coordinates and the partitions that it leads.
+    """
 
 @_typing.type_check_only
 class BrokerPeerServiceAsyncStub(BrokerPeerServiceStub):
@@ -59,6 +63,10 @@ class BrokerPeerServiceAsyncStub(BrokerPeerServiceStub):
     """Writes sealed batches for a client of the easy path that is connected to the calling broker."""
     FetchOwn: _aio.UnaryUnaryMultiCallable[_broker_peer_pb2.FetchOwnRequest, _broker_peer_pb2.FetchOwnResponse]  # type: ignore[assignment]
     """Reads partitions for a client of the easy path that is connected to the calling broker."""
+    AdministerTransactions: _aio.UnaryUnaryMultiCallable[_broker_peer_pb2.AdministerTransactionsRequest, _broker_peer_pb2.AdministerTransactionsResponse]  # type: ignore[assignment]
+    """A call of an operator about transactions. The broker that is asked answers for the transactional
+    ids that it coordinates and the partitions that it leads.
+    """
 
 class BrokerPeerServiceServicer(metaclass=_abc_1.ABCMeta):
     """What brokers ask each other for a client or an operator, whoever of them was called."""
@@ -102,5 +110,15 @@ class BrokerPeerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_broker_peer_pb2.FetchOwnResponse, _abc.Awaitable[_broker_peer_pb2.FetchOwnResponse]]:
         """Reads partitions for a client of the easy path that is connected to the calling broker."""
+
+    @_abc_1.abstractmethod
+    def AdministerTransactions(
+        self,
+        request: _broker_peer_pb2.AdministerTransactionsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_broker_peer_pb2.AdministerTransactionsResponse, _abc.Awaitable[_broker_peer_pb2.AdministerTransactionsResponse]]:
+        """A call of an operator about transactions. The broker that is asked answers for the transactional
+        ids that it coordinates and the partitions that it leads.
+        """
 
 def add_BrokerPeerServiceServicer_to_server(servicer: BrokerPeerServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -28,7 +28,7 @@ from tidelog.v1 import options_pb2 as tidelog_dot_v1_dot_options__pb2
 from tidelog.v1 import transactions_pb2 as tidelog_dot_v1_dot_transactions__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"tidelog/v1/transaction_admin.proto\x12\ntidelog.v1\x1a\x17tidelog/v1/common.proto\x1a\x17tidelog/v1/errors.proto\x1a\x18tidelog/v1/options.proto\x1a\x1dtidelog/v1/transactions.proto\"\x87\x01\n\x17ListTransactionsRequest\x12,\n\x06states\x18\x01 \x03(\x0e\x32\x1c.tidelog.v1.TransactionState\x12\x12\n\nmin_age_ms\x18\x02 \x01(\x04\x12\x10\n\x08\x61\x66ter_id\x18\x03 \x01(\t\x12\x18\n\x10max_transactions\x18\x04 \x01(\r\"\x85\x01\n\x18ListTransactionsResponse\x12\x34\n\x0ctransactions\x18\x01 \x03(\x0b\x32\x1e.tidelog.v1.TransactionListing\x12\x15\n\rnext_after_id\x18\x02 \x01(\t\x12\x1c\n\x14missing_coordinators\x18\x03 \x01(\r\"\xa0\x01\n\x12TransactionListing\x12\x18\n\x10transactional_id\x18\x01 \x01(\t\x12\x33\n\x08identity\x18\x02 \x01(\x0b\x32!.tidelog.v1.TransactionalIdentity\x12+\n\x05state\x18\x03 \x01(\x0e\x32\x1c.tidelog.v1.TransactionState\x12\x0e\n\x06\x61ge_ms\x18\x04 \x01(\x12\"8\n\x1b\x44\x65scribeTransactionsRequest\x12\x19\n\x11transactional_ids\x18\x01 \x03(\t\"X\n\x1c\x44\x65scribeTransactionsResponse\x12\x38\n\x0ctransactions\x18\x01 \x03(\x0b\x32\".tidelog.v1.TransactionDescription\"\xa6\x02\n\x16TransactionDescription\x12\x18\n\x10transactional_id\x18\x01 \x01(\t\x12 \n\x05\x65rror\x18\x02 \x01(\x0b\x32\x11.tidelog.v1.Error\x12\x33\n\x08identity\x18\x03 \x01(\x0b\x32!.tidelog.v1.TransactionalIdentity\x12+\n\x05state\x18\x04 \x01(\x0e\x32\x1c.tidelog.v1.TransactionState\x12\x15\n\rstart_time_ms\x18\x05 \x01(\x12\x12\x12\n\ntimeout_ms\x18\x06 \x01(\r\x12\x16\n\x0e\x63oordinator_id\x18\x07 \x01(\x11\x12+\n\x06topics\x18\x08 \x03(\x0b\x32\x1b.tidelog.v1.TopicPartitions\"J\n\x17\x41\x62ortTransactionRequest\x12\x18\n\x10transactional_id\x18\x01 \x01(\t\x12\x15\n\rvalidate_only\x18\x02 \x01(\x08\"/\n\x18\x41\x62ortTransactionResponse\x12\x13\n\x0bwas_aborted\x18\x01 \x01(\x08\"J\n\x18\x44\x65scribeProducersRequest\x12.\n\npartitions\x18\x01 \x03(\x0b\x32\x1a.tidelog.v1.TopicPartition\"O\n\x19\x44\x65scribeProducersResponse\x12\x32\n\npartitions\x18\x01 \x03(\x0b\x32\x1e.tidelog.v1.PartitionProducers\"\x94\x01\n\x12PartitionProducers\x12-\n\tpartition\x18\x01 \x01(\x0b\x32\x1a.tidelog.v1.TopicPartition\x12 \n\x05\x65rror\x18\x02 \x01(\x0b\x32\x11.tidelog.v1.Error\x12-\n\tproducers\x18\x03 \x03(\x0b\x32\x1a.tidelog.v1.ProducerStatus\"\xac\x01\n\x0eProducerStatus\x12\x13\n\x0bproducer_id\x18\x01 \x01(\x12\x12\x16\n\x0eproducer_epoch\x18\x02 \x01(\x11\x12\x15\n\rlast_sequence\x18\x03 \x01(\x11\x12\x19\n\x11last_timestamp_ms\x18\x04 \x01(\x12\x12 \n\x18transaction_start_offset\x18\x05 \x01(\x12\x12\x19\n\x11\x63oordinator_epoch\x18\x06 \x01(\x11\"\x9d\x01\n\x1e\x41\x62ortHangingTransactionRequest\x12-\n\tpartition\x18\x01 \x01(\x0b\x32\x1a.tidelog.v1.TopicPartition\x12\x13\n\x0bproducer_id\x18\x02 \x01(\x12\x12 \n\x18transaction_start_offset\x18\x03 \x01(\x12\x12\x15\n\rvalidate_only\x18\x04 \x01(\x08\"!\n\x1f\x41\x62ortHangingTransactionResponse*\xa9\x02\n\x10TransactionState\x12!\n\x1dTRANSACTION_STATE_UNSPECIFIED\x10\x00\x12\x1b\n\x17TRANSACTION_STATE_EMPTY\x10\x01\x12\x1d\n\x19TRANSACTION_STATE_ONGOING\x10\x02\x12$\n TRANSACTION_STATE_PREPARE_COMMIT\x10\x03\x12#\n\x1fTRANSACTION_STATE_PREPARE_ABORT\x10\x04\x12%\n!TRANSACTION_STATE_COMPLETE_COMMIT\x10\x05\x12$\n TRANSACTION_STATE_COMPLETE_ABORT\x10\x06\x12\x1e\n\x1aTRANSACTION_STATE_PREPARED\x10\x07\x32\x86\x05\n\x17TransactionAdminService\x12s\n\x10ListTransactions\x12#.tidelog.v1.ListTransactionsRequest\x1a$.tidelog.v1.ListTransactionsResponse\"\x14\xaa\xa0\x19\x06\x08\x04\x10\x03\x18\x01\xb2\xa0\x19\x06\x08\x80\x80\x04\x18\x64\x12\x80\x01\n\x14\x44\x65scribeTransactions\x12\'.tidelog.v1.DescribeTransactionsRequest\x1a(.tidelog.v1.DescribeTransactionsResponse\"\x15\xaa\xa0\x19\x06\x08\x04\x10\x03\x18\x01\xb2\xa0\x19\x07\x08\x80\x80 \x10\xe8\x07\x12q\n\x10\x41\x62ortTransaction\x12#.tidelog.v1.AbortTransactionRequest\x1a$.tidelog.v1.AbortTransactionResponse\"\x12\xaa\xa0\x19\x06\x08\x04\x10\x05\x18\x01\xb2\xa0\x19\x04\x08\x80\x80\x04\x12w\n\x11\x44\x65scribeProducers\x12$.tidelog.v1.DescribeProducersRequest\x1a%.tidelog.v1.DescribeProducersResponse\"\x15\xaa\xa0\x19\x06\x08\x02\x10\x03\x18\x01\xb2\xa0\x19\x07\x08\x80\x80 \x10\xe8\x07\x12\x86\x01\n\x17\x41\x62ortHangingTransaction\x12*.tidelog.v1.AbortHangingTransactionRequest\x1a+.tidelog.v1.AbortHangingTransactionResponse\"\x12\xaa\xa0\x19\x06\x08\x04\x10\x05\x18\x01\xb2\xa0\x19\x04\x08\x80\x80\x04\x42\x16Z\x14tidelog/v1;tidelogv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"tidelog/v1/transaction_admin.proto\x12\ntidelog.v1\x1a\x17tidelog/v1/common.proto\x1a\x17tidelog/v1/errors.proto\x1a\x18tidelog/v1/options.proto\x1a\x1dtidelog/v1/transactions.proto\"\x87\x01\n\x17ListTransactionsRequest\x12,\n\x06states\x18\x01 \x03(\x0e\x32\x1c.tidelog.v1.TransactionState\x12\x12\n\nmin_age_ms\x18\x02 \x01(\x04\x12\x10\n\x08\x61\x66ter_id\x18\x03 \x01(\t\x12\x18\n\x10max_transactions\x18\x04 \x01(\r\"\xa4\x01\n\x18ListTransactionsResponse\x12\x34\n\x0ctransactions\x18\x01 \x03(\x0b\x32\x1e.tidelog.v1.TransactionListing\x12\x15\n\rnext_after_id\x18\x02 \x01(\t\x12\x1c\n\x14missing_coordinators\x18\x03 \x01(\r\x12\x1d\n\x15\x61nswered_coordinators\x18\x04 \x03(\r\"\xa0\x01\n\x12TransactionListing\x12\x18\n\x10transactional_id\x18\x01 \x01(\t\x12\x33\n\x08identity\x18\x02 \x01(\x0b\x32!.tidelog.v1.TransactionalIdentity\x12+\n\x05state\x18\x03 \x01(\x0e\x32\x1c.tidelog.v1.TransactionState\x12\x0e\n\x06\x61ge_ms\x18\x04 \x01(\x12\"8\n\x1b\x44\x65scribeTransactionsRequest\x12\x19\n\x11transactional_ids\x18\x01 \x03(\t\"X\n\x1c\x44\x65scribeTransactionsResponse\x12\x38\n\x0ctransactions\x18\x01 \x03(\x0b\x32\".tidelog.v1.TransactionDescription\"\xe9\x02\n\x16TransactionDescription\x12\x18\n\x10transactional_id\x18\x01 \x01(\t\x12 \n\x05\x65rror\x18\x02 \x01(\x0b\x32\x11.tidelog.v1.Error\x12\x33\n\x08identity\x18\x03 \x01(\x0b\x32!.tidelog.v1.TransactionalIdentity\x12+\n\x05state\x18\x04 \x01(\x0e\x32\x1c.tidelog.v1.TransactionState\x12\x15\n\rstart_time_ms\x18\x05 \x01(\x12\x12\x12\n\ntimeout_ms\x18\x06 \x01(\r\x12\x16\n\x0e\x63oordinator_id\x18\x07 \x01(\x11\x12+\n\x06topics\x18\x08 \x03(\x0b\x32\x1b.tidelog.v1.TopicPartitions\x12.\n\twaits_for\x18\t \x03(\x0b\x32\x1b.tidelog.v1.TopicPartitions\x12\x11\n\tprincipal\x18\n \x01(\t\"J\n\x17\x41\x62ortTransactionRequest\x12\x18\n\x10transactional_id\x18\x01 \x01(\t\x12\x15\n\rvalidate_only\x18\x02 \x01(\x08\"/\n\x18\x41\x62ortTransactionResponse\x12\x13\n\x0bwas_aborted\x18\x01 \x01(\x08\"J\n\x18\x44\x65scribeProducersRequest\x12.\n\npartitions\x18\x01 \x03(\x0b\x32\x1a.tidelog.v1.TopicPartition\"O\n\x19\x44\x65scribeProducersResponse\x12\x32\n\npartitions\x18\x01 \x03(\x0b\x32\x1e.tidelog.v1.PartitionProducers\"\x94\x01\n\x12PartitionProducers\x12-\n\tpartition\x18\x01 \x01(\x0b\x32\x1a.tidelog.v1.TopicPartition\x12 \n\x05\x65rror\x18\x02 \x01(\x0b\x32\x11.tidelog.v1.Error\x12-\n\tproducers\x18\x03 \x03(\x0b\x32\x1a.tidelog.v1.ProducerStatus\"\xac\x01\n\x0eProducerStatus\x12\x13\n\x0bproducer_id\x18\x01 \x01(\x12\x12\x16\n\x0eproducer_epoch\x18\x02 \x01(\x11\x12\x15\n\rlast_sequence\x18\x03 \x01(\x11\x12\x19\n\x11last_timestamp_ms\x18\x04 \x01(\x12\x12 \n\x18transaction_start_offset\x18\x05 \x01(\x12\x12\x19\n\x11\x63oordinator_epoch\x18\x06 \x01(\x11\"\x9d\x01\n\x1e\x41\x62ortHangingTransactionRequest\x12-\n\tpartition\x18\x01 \x01(\x0b\x32\x1a.tidelog.v1.TopicPartition\x12\x13\n\x0bproducer_id\x18\x02 \x01(\x12\x12 \n\x18transaction_start_offset\x18\x03 \x01(\x12\x12\x15\n\rvalidate_only\x18\x04 \x01(\x08\"!\n\x1f\x41\x62ortHangingTransactionResponse*\xa9\x02\n\x10TransactionState\x12!\n\x1dTRANSACTION_STATE_UNSPECIFIED\x10\x00\x12\x1b\n\x17TRANSACTION_STATE_EMPTY\x10\x01\x12\x1d\n\x19TRANSACTION_STATE_ONGOING\x10\x02\x12$\n TRANSACTION_STATE_PREPARE_COMMIT\x10\x03\x12#\n\x1fTRANSACTION_STATE_PREPARE_ABORT\x10\x04\x12%\n!TRANSACTION_STATE_COMPLETE_COMMIT\x10\x05\x12$\n TRANSACTION_STATE_COMPLETE_ABORT\x10\x06\x12\x1e\n\x1aTRANSACTION_STATE_PREPARED\x10\x07\x32\x86\x05\n\x17TransactionAdminService\x12s\n\x10ListTransactions\x12#.tidelog.v1.ListTransactionsRequest\x1a$.tidelog.v1.ListTransactionsResponse\"\x14\xaa\xa0\x19\x06\x08\x04\x10\x03\x18\x01\xb2\xa0\x19\x06\x08\x80\x80\x04\x18\x64\x12\x80\x01\n\x14\x44\x65scribeTransactions\x12\'.tidelog.v1.DescribeTransactionsRequest\x1a(.tidelog.v1.DescribeTransactionsResponse\"\x15\xaa\xa0\x19\x06\x08\x04\x10\x03\x18\x01\xb2\xa0\x19\x07\x08\x80\x80 \x10\xe8\x07\x12q\n\x10\x41\x62ortTransaction\x12#.tidelog.v1.AbortTransactionRequest\x1a$.tidelog.v1.AbortTransactionResponse\"\x12\xaa\xa0\x19\x06\x08\x04\x10\x05\x18\x01\xb2\xa0\x19\x04\x08\x80\x80\x04\x12w\n\x11\x44\x65scribeProducers\x12$.tidelog.v1.DescribeProducersRequest\x1a%.tidelog.v1.DescribeProducersResponse\"\x15\xaa\xa0\x19\x06\x08\x02\x10\x03\x18\x01\xb2\xa0\x19\x07\x08\x80\x80 \x10\xe8\x07\x12\x86\x01\n\x17\x41\x62ortHangingTransaction\x12*.tidelog.v1.AbortHangingTransactionRequest\x1a+.tidelog.v1.AbortHangingTransactionResponse\"\x12\xaa\xa0\x19\x06\x08\x04\x10\x05\x18\x01\xb2\xa0\x19\x04\x08\x80\x80\x04\x42\x16Z\x14tidelog/v1;tidelogv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -46,36 +46,36 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_TRANSACTIONADMINSERVICE'].methods_by_name['DescribeProducers']._serialized_options = b'\252\240\031\006\010\002\020\003\030\001\262\240\031\007\010\200\200 \020\350\007'
   _globals['_TRANSACTIONADMINSERVICE'].methods_by_name['AbortHangingTransaction']._loaded_options = None
   _globals['_TRANSACTIONADMINSERVICE'].methods_by_name['AbortHangingTransaction']._serialized_options = b'\252\240\031\006\010\004\020\005\030\001\262\240\031\004\010\200\200\004'
-  _globals['_TRANSACTIONSTATE']._serialized_start=1843
-  _globals['_TRANSACTIONSTATE']._serialized_end=2140
+  _globals['_TRANSACTIONSTATE']._serialized_start=1941
+  _globals['_TRANSACTIONSTATE']._serialized_end=2238
   _globals['_LISTTRANSACTIONSREQUEST']._serialized_start=158
   _globals['_LISTTRANSACTIONSREQUEST']._serialized_end=293
   _globals['_LISTTRANSACTIONSRESPONSE']._serialized_start=296
-  _globals['_LISTTRANSACTIONSRESPONSE']._serialized_end=429
-  _globals['_TRANSACTIONLISTING']._serialized_start=432
-  _globals['_TRANSACTIONLISTING']._serialized_end=592
-  _globals['_DESCRIBETRANSACTIONSREQUEST']._serialized_start=594
-  _globals['_DESCRIBETRANSACTIONSREQUEST']._serialized_end=650
-  _globals['_DESCRIBETRANSACTIONSRESPONSE']._serialized_start=652
-  _globals['_DESCRIBETRANSACTIONSRESPONSE']._serialized_end=740
-  _globals['_TRANSACTIONDESCRIPTION']._serialized_start=743
-  _globals['_TRANSACTIONDESCRIPTION']._serialized_end=1037
-  _globals['_ABORTTRANSACTIONREQUEST']._serialized_start=1039
-  _globals['_ABORTTRANSACTIONREQUEST']._serialized_end=1113
-  _globals['_ABORTTRANSACTIONRESPONSE']._serialized_start=1115
-  _globals['_ABORTTRANSACTIONRESPONSE']._serialized_end=1162
-  _globals['_DESCRIBEPRODUCERSREQUEST']._serialized_start=1164
-  _globals['_DESCRIBEPRODUCERSREQUEST']._serialized_end=1238
-  _globals['_DESCRIBEPRODUCERSRESPONSE']._serialized_start=1240
-  _globals['_DESCRIBEPRODUCERSRESPONSE']._serialized_end=1319
-  _globals['_PARTITIONPRODUCERS']._serialized_start=1322
-  _globals['_PARTITIONPRODUCERS']._serialized_end=1470
-  _globals['_PRODUCERSTATUS']._serialized_start=1473
-  _globals['_PRODUCERSTATUS']._serialized_end=1645
-  _globals['_ABORTHANGINGTRANSACTIONREQUEST']._serialized_start=1648
-  _globals['_ABORTHANGINGTRANSACTIONREQUEST']._serialized_end=1805
-  _globals['_ABORTHANGINGTRANSACTIONRESPONSE']._serialized_start=1807
-  _globals['_ABORTHANGINGTRANSACTIONRESPONSE']._serialized_end=1840
-  _globals['_TRANSACTIONADMINSERVICE']._serialized_start=2143
-  _globals['_TRANSACTIONADMINSERVICE']._serialized_end=2789
+  _globals['_LISTTRANSACTIONSRESPONSE']._serialized_end=460
+  _globals['_TRANSACTIONLISTING']._serialized_start=463
+  _globals['_TRANSACTIONLISTING']._serialized_end=623
+  _globals['_DESCRIBETRANSACTIONSREQUEST']._serialized_start=625
+  _globals['_DESCRIBETRANSACTIONSREQUEST']._serialized_end=681
+  _globals['_DESCRIBETRANSACTIONSRESPONSE']._serialized_start=683
+  _globals['_DESCRIBETRANSACTIONSRESPONSE']._serialized_end=771
+  _globals['_TRANSACTIONDESCRIPTION']._serialized_start=774
+  _globals['_TRANSACTIONDESCRIPTION']._serialized_end=1135
+  _globals['_ABORTTRANSACTIONREQUEST']._serialized_start=1137
+  _globals['_ABORTTRANSACTIONREQUEST']._serialized_end=1211
+  _globals['_ABORTTRANSACTIONRESPONSE']._serialized_start=1213
+  _globals['_ABORTTRANSACTIONRESPONSE']._serialized_end=1260
+  _globals['_DESCRIBEPRODUCERSREQUEST']._serialized_start=1262
+  _globals['_DESCRIBEPRODUCERSREQUEST']._serialized_end=1336
+  _globals['_DESCRIBEPRODUCERSRESPONSE']._serialized_start=1338
+  _globals['_DESCRIBEPRODUCERSRESPONSE']._serialized_end=1417
+  _globals['_PARTITIONPRODUCERS']._serialized_start=1420
+  _globals['_PARTITIONPRODUCERS']._serialized_end=1568
+  _globals['_PRODUCERSTATUS']._serialized_start=1571
+  _globals['_PRODUCERSTATUS']._serialized_end=1743
+  _globals['_ABORTHANGINGTRANSACTIONREQUEST']._serialized_start=1746
+  _globals['_ABORTHANGINGTRANSACTIONREQUEST']._serialized_end=1903
+  _globals['_ABORTHANGINGTRANSACTIONRESPONSE']._serialized_start=1905
+  _globals['_ABORTHANGINGTRANSACTIONRESPONSE']._serialized_end=1938
+  _globals['_TRANSACTIONADMINSERVICE']._serialized_start=2241
+  _globals['_TRANSACTIONADMINSERVICE']._serialized_end=2887
 # @@protoc_insertion_point(module_scope)

@@ -111,6 +111,7 @@ class ListTransactionsResponse(_message.Message):
     TRANSACTIONS_FIELD_NUMBER: _builtins.int
     NEXT_AFTER_ID_FIELD_NUMBER: _builtins.int
     MISSING_COORDINATORS_FIELD_NUMBER: _builtins.int
+    ANSWERED_COORDINATORS_FIELD_NUMBER: _builtins.int
     next_after_id: _builtins.str
     """For the next page; empty: this was the last one."""
     missing_coordinators: _builtins.int
@@ -119,16 +120,21 @@ class ListTransactionsResponse(_message.Message):
     def transactions(self) -> _containers.RepeatedCompositeFieldContainer[Global___TransactionListing]:
         """In ascending order of transactional id."""
 
+    @_builtins.property
+    def answered_coordinators(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Those that have answered, by their partition of `__transactions`, in ascending order."""
+
     def __init__(
         self,
         *,
         transactions: _abc.Iterable[Global___TransactionListing] | None = ...,
         next_after_id: _builtins.str = ...,
         missing_coordinators: _builtins.int = ...,
+        answered_coordinators: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["missing_coordinators", b"missing_coordinators", "next_after_id", b"next_after_id", "transactions", b"transactions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answered_coordinators", b"answered_coordinators", "missing_coordinators", b"missing_coordinators", "next_after_id", b"next_after_id", "transactions", b"transactions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -152,7 +158,9 @@ class TransactionListing(_message.Message):
     """For how long it has been in progress, in milliseconds; -1: none is."""
     @_builtins.property
     def identity(self) -> _transactions_pb2.TransactionalIdentity:
-        """The producer's present identity."""
+        """The identity of the transaction in progress; while it is ending, the one that its markers carry:
+        with the producer id of its records and a higher epoch. Without one, the producer's identity.
+        """
 
     def __init__(
         self,
@@ -232,6 +240,8 @@ class TransactionDescription(_message.Message):
     TIMEOUT_MS_FIELD_NUMBER: _builtins.int
     COORDINATOR_ID_FIELD_NUMBER: _builtins.int
     TOPICS_FIELD_NUMBER: _builtins.int
+    WAITS_FOR_FIELD_NUMBER: _builtins.int
+    PRINCIPAL_FIELD_NUMBER: _builtins.int
     transactional_id: _builtins.str
     """As the producer chose it."""
     state: Global___TransactionState.ValueType
@@ -242,17 +252,25 @@ class TransactionDescription(_message.Message):
     """After how long the coordinator aborts it, in milliseconds."""
     coordinator_id: _builtins.int
     """The broker that coordinates it."""
+    principal: _builtins.str
+    """Who prepared it; empty: it is not prepared."""
     @_builtins.property
     def error(self) -> _errors_pb2.Error:
         """TRANSACTION_NOT_FOUND, or why its coordinator could not be asked. Unset: the fields below hold."""
 
     @_builtins.property
     def identity(self) -> _transactions_pb2.TransactionalIdentity:
-        """The producer's present identity."""
+        """As in TransactionListing."""
 
     @_builtins.property
     def topics(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.TopicPartitions]:
         """What it touches."""
+
+    @_builtins.property
+    def waits_for(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.TopicPartitions]:
+        """Those of them that the marker of its end has not reached, as far as the coordinator knows; empty:
+        it is not ending.
+        """
 
     def __init__(
         self,
@@ -265,10 +283,12 @@ class TransactionDescription(_message.Message):
         timeout_ms: _builtins.int = ...,
         coordinator_id: _builtins.int = ...,
         topics: _abc.Iterable[_common_pb2.TopicPartitions] | None = ...,
+        waits_for: _abc.Iterable[_common_pb2.TopicPartitions] | None = ...,
+        principal: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "identity", b"identity"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["coordinator_id", b"coordinator_id", "error", b"error", "identity", b"identity", "start_time_ms", b"start_time_ms", "state", b"state", "timeout_ms", b"timeout_ms", "topics", b"topics", "transactional_id", b"transactional_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["coordinator_id", b"coordinator_id", "error", b"error", "identity", b"identity", "principal", b"principal", "start_time_ms", b"start_time_ms", "state", b"state", "timeout_ms", b"timeout_ms", "topics", b"topics", "transactional_id", b"transactional_id", "waits_for", b"waits_for"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

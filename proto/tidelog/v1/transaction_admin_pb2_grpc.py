@@ -101,7 +101,10 @@ class TransactionAdminServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def AbortHangingTransaction(self, request, context):
-        """Ends a hanging transaction on one partition by an abort marker. May be sent again.
+        """Ends a hanging transaction on one partition by an abort marker. Every coordinator is asked before:
+        if one of them has a transaction of this producer in progress, the answer is
+        INVALID_TRANSACTION_STATE, and AbortTransaction is the call; if one of them cannot be asked,
+        COORDINATOR_NOT_AVAILABLE. May be sent again.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -51,7 +51,11 @@ class TransactionAdminServiceStub:
     nothing of it is a hanging transaction.
     """
     AbortHangingTransaction: _grpc.UnaryUnaryMultiCallable[_transaction_admin_pb2.AbortHangingTransactionRequest, _transaction_admin_pb2.AbortHangingTransactionResponse]
-    """Ends a hanging transaction on one partition by an abort marker. May be sent again."""
+    """Ends a hanging transaction on one partition by an abort marker. Every coordinator is asked before:
+    if one of them has a transaction of this producer in progress, the answer is
+    INVALID_TRANSACTION_STATE, and AbortTransaction is the call; if one of them cannot be asked,
+    COORDINATOR_NOT_AVAILABLE. May be sent again.
+    """
 
 @_typing.type_check_only
 class TransactionAdminServiceAsyncStub(TransactionAdminServiceStub):
@@ -76,7 +80,11 @@ class TransactionAdminServiceAsyncStub(TransactionAdminServiceStub):
     nothing of it is a hanging transaction.
     """
     AbortHangingTransaction: _aio.UnaryUnaryMultiCallable[_transaction_admin_pb2.AbortHangingTransactionRequest, _transaction_admin_pb2.AbortHangingTransactionResponse]  # type: ignore[assignment]
-    """Ends a hanging transaction on one partition by an abort marker. May be sent again."""
+    """Ends a hanging transaction on one partition by an abort marker. Every coordinator is asked before:
+    if one of them has a transaction of this producer in progress, the answer is
+    INVALID_TRANSACTION_STATE, and AbortTransaction is the call; if one of them cannot be asked,
+    COORDINATOR_NOT_AVAILABLE. May be sent again.
+    """
 
 class TransactionAdminServiceServicer(metaclass=_abc_1.ABCMeta):
     """Transactions, for operators and tools. Served by every broker, which asks coordinators and
@@ -128,6 +136,10 @@ class TransactionAdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _transaction_admin_pb2.AbortHangingTransactionRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_transaction_admin_pb2.AbortHangingTransactionResponse, _abc.Awaitable[_transaction_admin_pb2.AbortHangingTransactionResponse]]:
-        """Ends a hanging transaction on one partition by an abort marker. May be sent again."""
+        """Ends a hanging transaction on one partition by an abort marker. Every coordinator is asked before:
+        if one of them has a transaction of this producer in progress, the answer is
+        INVALID_TRANSACTION_STATE, and AbortTransaction is the call; if one of them cannot be asked,
+        COORDINATOR_NOT_AVAILABLE. May be sent again.
+        """
 
 def add_TransactionAdminServiceServicer_to_server(servicer: TransactionAdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -24,7 +24,7 @@ METHODS = [
 @pytest.mark.parametrize("method", METHODS, ids=method_name)
 def test_every_rpc_says_who_may_call_it(method: MethodDescriptor) -> None:
     access = read_access(method)
-    assert access.resource in ("topic", "cluster", "broker", "group")
+    assert access.resource in ("topic", "cluster", "broker", "group", "transaction")
     assert access.listener == "client"
 
 

@@ -24,7 +24,6 @@ NOT_SERVED = {
     "MarkerService",
     "StagedPublishService",
     "StagedTransferService",
-    "TransactionAdminService",
     "TransactionCoordinatorService",
     "TransactionService",
 }

@@ -32,6 +32,7 @@ from tidelog.broker.services.records.wire import RecordsRpc
 from tidelog.broker.services.subscribe.wire import SubscribeRpc
 from tidelog.broker.services.topics.handler import AdminHandler
 from tidelog.broker.services.topics.wire import AdminRpc
+from tidelog.broker.services.transactions.admin.rpc import TransactionAdminRpc
 from tidelog.ports import Method, StreamHandler, StreamMethod, UnaryHandler, UnaryMethod
 from tidelog.v1 import (
     admin_pb2,
@@ -46,6 +47,7 @@ from tidelog.v1 import (
     records_pb2,
     subscribe_pb2,
     topic_admin_pb2,
+    transaction_admin_pb2,
 )
 
 BROKER_FILES = (
@@ -60,6 +62,7 @@ BROKER_FILES = (
     coordinator_pb2.DESCRIPTOR,
     groups_pb2.DESCRIPTOR,
     group_admin_pb2.DESCRIPTOR,
+    transaction_admin_pb2.DESCRIPTOR,
     subscribe_pb2.DESCRIPTOR,
 )
 """Every service in these files is served whole: what is not here is `metadata.table`'s."""
@@ -80,6 +83,7 @@ class Handlers(msgspec.Struct, frozen=True, kw_only=True):
     members: GroupRpc
     """Answers for other brokers as well, as the next one."""
     group_admin: GroupAdminRpc
+    transaction_admin: TransactionAdminRpc
     subscriptions: Subscriptions
     log_dirs: LogDirsRpc
     """Made by whoever knows the other brokers: it answers for them as well."""
@@ -120,6 +124,7 @@ def build_broker_methods(
         "/tidelog.v1.GroupService/CommitOffsets": handlers.members.commit_offsets,
         "/tidelog.v1.GroupService/FetchOffsets": handlers.members.fetch_offsets,
         **handlers.group_admin.table(),
+        **handlers.transaction_admin.table(),
         DELETE_RECORDS: TrimRpc(handlers.trim).delete_records,
     }
     streams: dict[str, StreamHandler] = {

@@ -39,6 +39,10 @@ from tidelog.server.roles.broker_addresses import BrokerAddresses
 from tidelog.server.roles.broker_contact import Contact, ContactWatch
 from tidelog.server.roles.broker_groups import BrokerGroups
 from tidelog.server.roles.broker_replication import BrokerReplication
+from tidelog.server.roles.broker_transaction_admin import (
+    BrokerTransactionAdmin,
+    NoTransactions,
+)
 from tidelog.server.roles.clock_keeper import ClockKeeper
 from tidelog.server.roles.metadata_side import MetadataSide
 from tidelog.server.roles.own_directories import OwnDirectories
@@ -87,8 +91,9 @@ def build_broker(
     produce = _produce(on)
     produce_peers = _produce_peers(on)
     groups = _groups(on, fetch)
+    admin = _transaction_admin(on)
     handlers = _handlers(
-        on, replication, producer_ids, log_dirs, fetch, produce, produce_peers, groups
+        on, replication, producer_ids, log_dirs, fetch, produce, produce_peers, groups, admin
     )
     confirm = partial(on.leadership.confirm, "learn who leads by now")
     return BrokerRole(
@@ -110,6 +115,7 @@ def build_broker(
             **replication.methods(),
             **log_dirs.peer_methods(),
             **groups.methods(),
+            **admin.methods(),
             **produce_peers.methods(produce),
         },
         rack=configuration.rack,
@@ -237,6 +243,20 @@ def _groups(on: _Foundation, fetch: FetchHandler) -> BrokerGroups:
     )
 
 
+def _transaction_admin(on: _Foundation) -> BrokerTransactionAdmin:
+    none = NoTransactions()
+    return BrokerTransactionAdmin(
+        none,
+        none,
+        none,
+        on.metadata.source,
+        on.ports.network,
+        cluster_id=on.cluster_id,
+        broker_id=on.broker_id,
+        address_of=on.address_of,
+    )
+
+
 def _handlers(
     on: _Foundation,
     replication: BrokerReplication,
@@ -246,6 +266,7 @@ def _handlers(
     produce: ProduceHandler,
     produce_peers: ProducePeers,
     groups: BrokerGroups,
+    transaction_admin: BrokerTransactionAdmin,
 ) -> Handlers:
     """What the methods for clients call."""
     metadata, limits = on.metadata.metadata, on.configuration.broker_limits()
@@ -283,6 +304,7 @@ def _handlers(
         coordinators=groups.finder,
         members=groups.members,
         group_admin=groups.admin,
+        transaction_admin=transaction_admin.rpc,
         subscriptions=groups.subscriptions,
     )
 

@@ -20,10 +20,10 @@ from tidelog.broker.services.fetch.handler import FetchHandler
 from tidelog.broker.services.groups.admin import GroupAdminRpc
 from tidelog.broker.services.groups.calls import GroupCalls
 from tidelog.broker.services.groups.handler import GroupsHandler
-from tidelog.broker.services.groups.peer_calls import PeerCalls
 from tidelog.broker.services.groups.peer_offsets import PeerOffsets
 from tidelog.broker.services.groups.peers import GroupPeers
 from tidelog.broker.services.groups.wire import GroupRpc
+from tidelog.broker.services.shared.peer_calls import PeerCalls
 from tidelog.broker.services.subscribe.ports import PeerGroup, PeerReads
 from tidelog.broker.shared.meter import Meter
 from tidelog.broker.shared.node_time import HouseTime

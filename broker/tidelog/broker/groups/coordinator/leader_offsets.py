@@ -40,7 +40,7 @@ class LeaderOffsets:
         found: dict[PartitionKey, OwnOffsets | TidelogError] = {}
         by_leader: dict[BrokerId, list[PartitionKey]] = {}
         for key in dict.fromkeys(keys):
-            leader = _leader_of(image, key)
+            leader = leader_of(image, key)
             if isinstance(leader, TidelogError):
                 found[key] = leader
             else:
@@ -67,7 +67,8 @@ class LeaderOffsets:
                 found[key] = answer.get(key) or _unanswered(broker_id, key)
 
 
-def _leader_of(image: Image, key: PartitionKey) -> BrokerId | TidelogError:
+def leader_of(image: Image, key: PartitionKey) -> BrokerId | TidelogError:
+    """Who leads the partition as this broker's metadata say, or why nobody can be asked of it."""
     tried = f"look up the leader of {image.name_partition(key.topic_id, key.partition)}"
     topic = image.topics.get(key.topic_id)
     if topic is None:

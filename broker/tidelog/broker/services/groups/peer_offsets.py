@@ -9,8 +9,8 @@ from typing import Final
 
 from tidelog.broker.groups.coordinator.watermarks import OwnOffsets, OwnWatermarks
 from tidelog.broker.groups.state.limits import PARTITIONS_PER_GROUP_MAX
-from tidelog.broker.services.groups.peer_calls import PeerCalls
 from tidelog.broker.services.shared.leadership import Leadership
+from tidelog.broker.services.shared.peer_calls import PeerCalls
 from tidelog.contract.errors import fill_error, read_error
 from tidelog.contract.partitions import by_topic, validate_partitions
 from tidelog.ports import Method, RequestContext, UnaryMethod

@@ -4,8 +4,7 @@ Owns who is asked: this very broker without the network, another one on its `clu
 within a deadline. It must never try twice: whoever called knows whether that is safe.
 """
 
-import asyncio
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from tidelog.broker.groups.state.messages import BrokerLife, Caller
@@ -13,18 +12,20 @@ from tidelog.broker.services.fetch.handler import FetchHandler
 from tidelog.broker.services.fetch.wire import envelope_message, read_request
 from tidelog.broker.services.groups.calls import GroupCalls
 from tidelog.broker.services.groups.methods import SERVED, AnswerT, AskedT, GroupMethod
-from tidelog.broker.services.groups.peer_calls import PeerCalls
+from tidelog.broker.services.shared.peer_calls import (
+    PEER_TIMEOUT_MS,
+    PeerCalls,
+    answered_here,
+)
+from tidelog.metadata.internal_topics import GROUPS_TOPIC
 from tidelog.ports import Method, RequestContext, UnaryMethod
 from tidelog.ports.bounds import count_message
 from tidelog.v1 import broker_peer_pb2, fetch_pb2
-from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import BrokerEpoch, BrokerId
 from tidelog.wire.refusals import invalid
 
 COORDINATE: Final = "/tidelog.v1.BrokerPeerService/CoordinateGroups"
 FETCH: Final = "/tidelog.v1.BrokerPeerService/FetchOwn"
-PEER_TIMEOUT_MS: Final = 5_000
-"""Longest wait for another broker's coordinator."""
 FETCH_MARGIN_MS: Final = 3_000
 """Beyond the wait that a long poll asks for."""
 METHOD_CHARACTERS_MAX: Final = 200
@@ -62,7 +63,8 @@ class GroupPeers:
     ) -> AnswerT:
         """What the coordinators of the broker say."""
         if self.is_own(broker_id):
-            return await self._answer(method.serve(self._groups, caller, asked), timeout_ms)
+            answer = method.serve(self._groups, caller, asked)
+            return await answered_here(answer, timeout_ms, topic=GROUPS_TOPIC)
         life = caller.carrier
         call = broker_peer_pb2.CoordinateGroupsRequest(
             cluster_id=self._calls.cluster_id,
@@ -74,21 +76,8 @@ class GroupPeers:
             request=asked.SerializeToString(),
         )
         data = await self._calls.call(broker_id, COORDINATE, call.SerializeToString(), timeout_ms)
-        answer = broker_peer_pb2.CoordinateGroupsResponse.FromString(data)
-        return method.response.FromString(answer.response)
-
-    async def _answer(self, answer: Awaitable[AnswerT], timeout_ms: int) -> AnswerT:
-        """Its own coordinators: they wait for what they store, as long as another broker may."""
-        try:
-            async with asyncio.timeout(timeout_ms / 1_000):
-                return await answer
-        except TimeoutError:
-            raise TidelogError(
-                ErrorCode.DEADLINE_EXCEEDED,
-                tried="ask a coordinator on this broker",
-                happened=f"what it has to store is not committed after {timeout_ms} ms",
-                hint="`tidelog topic describe __groups` shows which replicas are missing.",
-            ) from None
+        envelope = broker_peer_pb2.CoordinateGroupsResponse.FromString(data)
+        return method.response.FromString(envelope.response)
 
     async def fetch(
         self, broker_id: BrokerId, request: fetch_pb2.FetchRequest

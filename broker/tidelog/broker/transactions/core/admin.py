@@ -31,7 +31,7 @@ def _listing(world: TransactionWorld, transaction: Transaction) -> TransactionLi
     age_ms = -1 if value.is_idle else max(0, world.wall_ms - value.started_ms)
     return TransactionListing(
         transactional_id=transaction.transactional_id,
-        identity=value.successor,
+        identity=value.current,
         state=value.state,
         age_ms=age_ms,
     )
@@ -47,12 +47,13 @@ def on_describe(draft: TransactionDraft, request: DescribeTransaction) -> Descri
         waits_for = transaction.markers.waiting
     return DescribeTransactionAnswer(
         transactional_id=transaction.transactional_id,
-        identity=value.successor,
+        identity=value.current,
         state=value.state,
         started_ms=value.started_ms,
         timeout_ms=value.timeout_ms,
         keys=tuple(sorted(transaction.keys)),
         waits_for=tuple(sorted(waits_for)),
+        principal=value.principal,
     )
 
 

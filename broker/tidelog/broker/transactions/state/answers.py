@@ -56,6 +56,7 @@ class TransactionListing(msgspec.Struct, frozen=True, kw_only=True):
 
     transactional_id: str
     identity: Identity
+    """Of the transaction in progress, also while it ends: with the producer id of its records."""
     state: TransactionState
     age_ms: int
     """-1: none is in progress."""
@@ -80,6 +81,8 @@ class DescribeTransactionAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """What it touches, in ascending order."""
     waits_for: tuple[PartitionKey, ...]
     """Those whose markers are not known to be there, in ascending order."""
+    principal: str
+    """Who prepared it; empty: it is not prepared."""
 
 
 Response = (

@@ -3,13 +3,18 @@
 Owns how a broker's address is found, and that both belong to one cluster.
 """
 
-from collections.abc import Callable
-from typing import Final
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
 
 from tidelog.ports import Network
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import BrokerId
 from tidelog.wire.refusals import validate_cluster
+
+AnswerT = TypeVar("AnswerT")
+PEER_TIMEOUT_MS: Final = 5_000
+"""Longest wait for another broker's coordinator."""
 
 
 class PeerCalls:
@@ -45,3 +50,18 @@ class PeerCalls:
     def check_cluster(self, cluster_id: str) -> None:
         """WRONG_CLUSTER unless the caller belongs to this node's cluster."""
         validate_cluster(cluster_id, self.cluster_id, tried="ask another broker for a client")
+
+
+async def answered_here(answer: Awaitable[AnswerT], timeout_ms: int, *, topic: str) -> AnswerT:
+    """What this broker's own coordinators say: they wait for what they store in the topic, for as
+    long as another broker may."""
+    try:
+        async with asyncio.timeout(timeout_ms / 1_000):
+            return await answer
+    except TimeoutError:
+        raise TidelogError(
+            ErrorCode.DEADLINE_EXCEEDED,
+            tried="ask a coordinator on this broker",
+            happened=f"what it has to store is not committed after {timeout_ms} ms",
+            hint=f"`tidelog topic describe {topic}` shows which replicas are missing.",
+        ) from None

@@ -1,0 +1,1 @@
+"""Transactions as clients, operators and other brokers call them."""

@@ -1,0 +1,1 @@
+"""TransactionAdminService, on every broker, and what brokers ask each other for it."""
