@@ -21,6 +21,10 @@ from tidelog.broker.groups.state.records import (
     OwnedKey,
     OwnedPartitionsValue,
     OwnedValue,
+    StagedKey,
+    StagedPartitionValue,
+    StagedTopicValue,
+    StagedValue,
     TargetKey,
     TargetValue,
     TopicPartitionsValue,
@@ -28,7 +32,14 @@ from tidelog.broker.groups.state.records import (
     encode_record,
 )
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import LeaderEpoch, Offset, PartitionId, TopicId
+from tidelog.wire.ids import (
+    LeaderEpoch,
+    Offset,
+    PartitionId,
+    ProducerEpoch,
+    ProducerId,
+    TopicId,
+)
 
 TOPIC = TopicId(bytes(range(16)))
 
@@ -96,6 +107,25 @@ GOLDEN: list[tuple[Key, AnyValue, str, str]] = [
         ),
         "94a66f6666736574a167c410000102030405060708090a0b0c0d0e0f05",
         "97a66f666673657401c2cd03e804a178cf0000018bcfe56800",
+    ),
+    (
+        StagedKey("g", ProducerId(9), 1),
+        StagedValue(
+            producer_epoch=ProducerEpoch(4),
+            transactional_id="t",
+            staged_ms=1_700_000_000_000,
+            topics=(
+                StagedTopicValue(
+                    TOPIC,
+                    (StagedPartitionValue(PartitionId(5), Offset(1000), LeaderEpoch(4), "x"),),
+                ),
+            ),
+        ),
+        "94a6737461676564a1670901",
+        (
+            "97a673746167656401c204a174cf0000018bcfe568009192c410000102030405060708090a0b0c0d0e"
+            "0f919405cd03e804a178"
+        ),
     ),
 ]
 

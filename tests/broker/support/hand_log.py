@@ -1,9 +1,15 @@
 """A coordinator's log of which a test says when appends end."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from tidelog.broker.coordination.log import CoordinatorLog, KeyValue
+from tidelog.broker.coordination.log import (
+    CoordinatorLog,
+    KeyValue,
+    Producer,
+    Take,
+    TakeMarker,
+)
 from tidelog.broker.directory.core.messages import Appended
 from tidelog.wire.errors import ErrorCode, TidelogError
 
@@ -18,11 +24,13 @@ class HandLog(CoordinatorLog):
         """The keys of each."""
         self.under_way: list[asyncio.Future[Appended]] = []
 
-    async def load(self, take: Callable[[bytes, bytes | None], None]) -> int:
+    async def load(self, take: Take, take_marker: TakeMarker | None = None) -> int:
         self.loads += 1
         return 0
 
-    def append(self, records: Sequence[KeyValue], wall_ms: int) -> "asyncio.Future[Appended]":
+    def append(
+        self, records: Sequence[KeyValue], wall_ms: int, producer: Producer | None = None
+    ) -> "asyncio.Future[Appended]":
         self.appends.append([key for key, _ in records])
         self.under_way.append(asyncio.get_running_loop().create_future())
         return self.under_way[-1]

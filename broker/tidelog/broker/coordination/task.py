@@ -22,7 +22,7 @@ from typing import Final, Generic, Protocol, TypeVar
 
 import msgspec
 
-from tidelog.broker.coordination.log import CoordinatorLog, KeyValue
+from tidelog.broker.coordination.log import CoordinatorLog, KeyValue, Producer, TakeMarker
 from tidelog.broker.coordination.places import CoordinatedKind
 from tidelog.broker.coordination.proof import LeadershipProof
 from tidelog.broker.directory.core.messages import Appended
@@ -152,6 +152,17 @@ class PartitionCoordinator(ABC, Generic[CoreT, ToldT, ResponseT]):
     @abstractmethod
     def _has_failed(self, error: TidelogError) -> ToldT:
         """What a core is told of an append that failed."""
+
+    def _was_refused(self, token: int, error: TidelogError) -> ToldT | None:
+        """What a core is told of an append of a transaction that was refused in its turn, hence is
+        not in the log; None: for this kind, or with this error, that is a failure."""
+        del token, error
+        return None
+
+    def _marker_taker(self, core: CoreT) -> TakeMarker | None:
+        """Who is told of ends of transactions while the core loads; None: nobody."""
+        del core
+        return None
 
     @abstractmethod
     def _take_notes(self, core: CoreT) -> None:
@@ -283,7 +294,7 @@ class PartitionCoordinator(ABC, Generic[CoreT, ToldT, ResponseT]):
         core = self._make_core()
         error = self._kind.not_coordinator(self.key)
         try:
-            count = await log.load(core.apply)
+            count = await log.load(core.apply, self._marker_taker(core))
             self._failed_loads = 0
             self._log, self._core = log, core
             self._proof = LeadershipProof(
@@ -337,19 +348,29 @@ class PartitionCoordinator(ABC, Generic[CoreT, ToldT, ResponseT]):
         else:
             answer.set_result(result)
 
-    def _append(self, token: int, records: Sequence[KeyValue]) -> None:
+    def _append(
+        self, token: int, records: Sequence[KeyValue], producer: Producer | None = None
+    ) -> None:
         log = self._log
         assert log is not None, "a core that appends is loaded"
         try:
-            appended = log.append(records, self._time.wall_ms())
+            appended = log.append(records, self._time.wall_ms(), producer)
         except TidelogError as error:
             self._tell(self._has_failed(self._told(error)))
             return
         self._appending[appended] = None
-        appended.add_done_callback(lambda done: self._on_appended(done, token, log))
+        is_transactional = producer is not None
+        appended.add_done_callback(
+            lambda done: self._on_appended(done, token, log, is_transactional=is_transactional)
+        )
 
     def _on_appended(
-        self, done: "asyncio.Future[Appended]", token: int, log: CoordinatorLog
+        self,
+        done: "asyncio.Future[Appended]",
+        token: int,
+        log: CoordinatorLog,
+        *,
+        is_transactional: bool,
     ) -> None:
         del self._appending[done]
         self._settled.set()
@@ -359,6 +380,10 @@ class PartitionCoordinator(ABC, Generic[CoreT, ToldT, ResponseT]):
             return
         try:
             if failure is not None:
+                refused = self._was_refused(token, failure) if is_transactional else None
+                if refused is not None:
+                    self._tell(refused)
+                    return
                 raise failure
             log.check(done.result())
         except TidelogError as error:

@@ -47,4 +47,38 @@ back has an epoch below, and does not.
 Heartbeats are numbered by their member (`heartbeat_sequence`), and the number is stored with every
 change that a heartbeat makes. A request that its sender gave up may still be processed, later than
 those sent after it: without the number a late "I own only p0" could free p1 that was given since.
+
+Offsets in a transaction (core/staging.py). A producer sends offsets of a group to its transaction,
+and they count if and when that is committed. Three parties write to this partition's log for it:
+this coordinator the offsets, as a transactional batch of the producer, which the partition's leader
+admits as any other; the coordinator of the transaction, through the leader, a marker; and this
+coordinator what became of them. In the log:
+
+    staged(p1, part 0)  ...  staged(p1, part 1)  ...  marker(p1, commit)  offset, offset, ✝0, ✝1
+    └ transactional batches of producer p1 ───┘       └ of the other      └ the *fold*: an ordinary
+                                                        coordinator         batch, in the order of
+                                                                            this core's appends
+
+1. Staged offsets have keys of their own: group, producer, number of the part. Under the key of the
+   ordinary offset compaction would keep whichever record came last, a plain commit that was made
+   between the staged record and the marker, say, and the committed offset would be lost. Under
+   keys of their own both are kept until the fold says which one counts.
+2. It is the marker's place that counts. A plain commit from before the marker gives way to the
+   transaction's offset, wherever that was sent; one that is handed out behind the fold replaces it.
+   Between a marker and its fold only those appends stand that were under way when the marker came:
+   nobody could tell whether they were before or after it.
+3. The fold makes the decision independent of markers: from then on each key's last value tells all,
+   as it must in a compacted log. Before it, the cleaner helps: it stays below the first transaction
+   that is open, drops aborted records whatever their key, and keeps a marker as long as records of
+   its transaction are there. So a core that loads meets each part with its marker, or undecided.
+   What it finds decided and not folded it folds before it takes a request.
+4. Staged parts are in memory from the step on in which their record is handed out. The one append
+   that may be refused without harm is theirs: a marker came before it. Then the part is taken back.
+   A marker that comes while such appends are under way waits for them: those before it in the log
+   are committed with it, those behind it are refused.
+5. A marker is answered when its fold is committed, so whoever reads after the transaction has ended
+   sees its offsets. It names the epoch of the end; what is staged under that epoch or a higher one
+   is of a later transaction. A marker for nothing is a success.
+6. What is staged protects its partitions and its group: nothing of them expires, is deleted, or set
+   by operators. Whoever goes on from a committed offset asks for a stable one, and waits.
 """

@@ -9,7 +9,7 @@ from enum import IntEnum
 import msgspec
 
 from tidelog.wire.errors import TidelogError
-from tidelog.wire.ids import LeaderEpoch, Offset, PartitionKey
+from tidelog.wire.ids import LeaderEpoch, Offset, PartitionKey, ProducerEpoch, ProducerId
 
 JOINING_EPOCH = 0
 LEAVING_EPOCH = -1
@@ -107,6 +107,24 @@ class CommitAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """How long the caller should wait before its next request."""
 
 
+class SendOffsets(msgspec.Struct, frozen=True, kw_only=True):
+    """Make offsets of a group part of a producer's transaction: they count once it is committed."""
+
+    transactional_id: str
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
+    """Of the transaction: the producer's identity is another one in its next."""
+    group: str
+    member_id: str = ""
+    """Empty: a reader that is no member."""
+    member_epoch: int = NO_MEMBER_EPOCH
+    offsets: tuple[OffsetToCommit, ...]
+
+
+class SendOffsetsAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """All of them are part of the transaction."""
+
+
 class FetchOffsets(msgspec.Struct, frozen=True, kw_only=True):
     """Tell what was committed."""
 
@@ -116,7 +134,8 @@ class FetchOffsets(msgspec.Struct, frozen=True, kw_only=True):
     member_id: str = ""
     member_epoch: int = NO_MEMBER_EPOCH
     require_stable: bool = False
-    """Offsets of transactions in progress are waited for."""
+    """A partition with an offset of a transaction in progress is answered
+    CONCURRENT_TRANSACTIONS: whoever asks waits, and asks again."""
 
 
 class StoredOffset(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,6 +5,8 @@ After every step the core's invariants hold, and a fresh core that replays the l
 
 from typing import TypeVar
 
+import msgspec
+
 from tidelog.broker.groups.core.groups import GroupCoordinatorCore
 from tidelog.broker.groups.state.answers import Response
 from tidelog.broker.groups.state.group import Group
@@ -16,9 +18,11 @@ from tidelog.broker.groups.state.messages import (
     AppendCommitted,
     AppendFailed,
     AppendRecords,
+    AppendRefused,
     Asked,
     Caller,
     Effect,
+    EndStaged,
     GroupSettings,
     GroupTopic,
     LoadEnded,
@@ -28,7 +32,11 @@ from tidelog.broker.groups.state.messages import (
     StoredRecord,
     Tick,
     TopicsChanged,
+    TransactionVerified,
+    VerifyTransaction,
 )
+from tidelog.broker.transactions.state.answers import Identity
+from tidelog.broker.transactions.state.states import Decision
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import PartitionId, PartitionKey, TopicId
 
@@ -73,9 +81,29 @@ def persistent(groups: dict[str, Group]) -> dict[str, object]:
             {member_id: dict(each) for member_id, each in group.targets.items()},
             group.owners,
             group.offsets,
+            {
+                producer_id: (each.identity, each.transactional_id, each.since_ms, each.parts)
+                for producer_id, each in group.staged.items()
+            },
         )
         for name, group in groups.items()
     }
+
+
+class Marker(msgspec.Struct, frozen=True):
+    """The end of a transaction, in the log."""
+
+    end: Identity
+    decision: Decision
+
+
+class Stored(StoredRecord, frozen=True):
+    """A record in the log, and of which transaction it is part."""
+
+    producer: Identity | None = None
+
+
+Entry = Stored | Marker
 
 
 class House:
@@ -87,12 +115,20 @@ class House:
         self.now_ms = 1_000
         self.wall_ms = 1_700_000_000_000
         self.may_expire = True
-        self.log: list[StoredRecord] = []
-        """All appends of the present core, and what was committed before it."""
+        self.log: list[Entry] = []
+        """All appends of the present core, markers, and what was committed before it."""
+        self.markers: list[tuple[int, Marker]] = []
+        """Which are in the log and not told to a core yet: how many appends go before each."""
+        self.verifying: list[VerifyTransaction] = []
+        self.is_verified = True
+        """Transactions are verified at once."""
+        self.last_epoch: dict[int, int] = {}
+        """Of each producer's last marker: the partition's leader takes nothing below it."""
         self.ends: list[int] = []
         """Of the appends in flight: how long the log is with each."""
         self.committed_end = 0
         self.first_token = 1
+        self.refused: list[AppendRefused] = []
         self.answers: dict[int, Response | TidelogError] = {}
         self.request_id = 0
         self.is_auto = True
@@ -102,11 +138,14 @@ class House:
         self.core = self.load([])
         self.start()
 
-    def load(self, records: list[StoredRecord]) -> GroupCoordinatorCore:
+    def load(self, entries: list[Entry]) -> GroupCoordinatorCore:
         """A fresh core that knows the records and the topics."""
         core = GroupCoordinatorCore()
-        for record in records:
-            core.apply(record.key, record.value)
+        for entry in entries:
+            if isinstance(entry, Marker):
+                core.apply_marker(entry.end, entry.decision)
+            else:
+                core.apply(entry.key, entry.value)
         core.step(SettingsChanged(defaults=self.settings))
         core.step(LoadEnded(now_ms=self.now_ms, wall_ms=self.wall_ms))
         return core
@@ -132,16 +171,17 @@ class House:
     def send(self, request: AnyRequest, caller: Caller = NOBODY) -> int:
         """Its id; the answer is in `answers` once it is there."""
         self.request_id += 1
+        request_id = self.request_id
         self.step(
             Asked(
                 request=request,
-                request_id=self.request_id,
+                request_id=request_id,
                 now_ms=self.now_ms,
                 wall_ms=self.wall_ms,
                 caller=caller,
             )
         )
-        return self.request_id
+        return request_id
 
     def ask(self, request: AnyRequest, kind: type[R], caller: Caller = NOBODY) -> R:
         """The answer, which must be there."""
@@ -185,16 +225,61 @@ class House:
                 case AppendRecords():
                     assert effect.token == self.first_token + len(self.ends)
                     assert effect.records, "an append holds something"
-                    self.log.extend(effect.records)
+                    if self._is_over(effect.producer):
+                        self.ends.append(len(self.log))
+                        over = TidelogError(
+                            ErrorCode.TRANSACTION_ABORTED, tried="append", happened="it is over"
+                        )
+                        self.refused.append(AppendRefused(token=effect.token, error=over))
+                        continue
+                    self.log.extend(
+                        Stored(each.key, each.value, effect.producer) for each in effect.records
+                    )
                     self.ends.append(len(self.log))
                     self.append_count += 1
+                case VerifyTransaction():
+                    self.verifying.append(effect)
                 case Answer():
                     assert effect.request_id not in self.answers, "a request is answered once"
                     self.answers[effect.request_id] = effect.result
                 case ReloadNeeded():
                     pass
+        while self.refused:
+            self.perform(self.core.completed(self.refused.pop(0)))
+        if self.is_verified and self.verifying:
+            self.verify()
         if self.is_auto:
             self.commit(len(self.ends))
+
+    def _is_over(self, producer: Identity | None) -> bool:
+        if producer is None:
+            return False
+        return producer.producer_epoch < self.last_epoch.get(producer.producer_id, 0)
+
+    def verify(self, error: TidelogError | None = None) -> None:
+        """The coordinator of the first transaction that waits has answered."""
+        waiting = self.verifying.pop(0)
+        before = view(self.core.groups)
+        told = TransactionVerified(
+            request_id=waiting.request_id, error=error, now_ms=self.now_ms, wall_ms=self.wall_ms
+        )
+        self.perform(self.core.step(told))
+        self.check(before, told)
+
+    def end(self, end: Identity, decision: Decision) -> None:
+        """The leader of the partition appends a marker; a core hears of it once it is committed."""
+        marker = Marker(end, decision)
+        self.last_epoch[end.producer_id] = end.producer_epoch
+        self.log.append(marker)
+        if self.ends:
+            self.markers.append((len(self.ends), marker))
+        else:
+            self.committed_end = len(self.log)
+            self.tell_end(marker)
+
+    def tell_end(self, marker: Marker) -> int:
+        """Its coordinator asks, perhaps again; the id of the request."""
+        return self.send(EndStaged(end=marker.end, decision=marker.decision))
 
     def commit(self, count: int) -> None:
         """The first appends in flight are committed."""
@@ -203,21 +288,93 @@ class House:
             self.committed_end = self.ends[count - 1]
             del self.ends[:count]
             self.first_token += count
+            told = [marker for place, marker in self.markers if place <= count]
+            self.markers = [(at - count, each) for at, each in self.markers if at > count]
+            while self.committed_end < len(self.log) and isinstance(
+                self.log[self.committed_end], Marker
+            ):
+                self.committed_end += 1
             self.perform(self.core.completed(AppendCommitted(token=token)))
+            for marker in told:
+                self.tell_end(marker)
 
     def fail_over(self, surviving: int = 0) -> None:
         """The core is lost; of the appends in flight the first few are in the log all the same."""
         end = self.ends[surviving - 1] if self.ends and surviving else self.committed_end
         refused = self.core.completed(AppendFailed(error=LOST))
         assert isinstance(refused[-1], ReloadNeeded), "the core asks to be replaced"
+        while end < len(self.log) and isinstance(self.log[end], Marker):
+            # One that is committed stays; of one that is not, both are possible.
+            end += 1
         del self.log[end:]
         self.committed_end = end
+        self.markers = []
+        self.verifying = []
+        self.last_epoch = {}
+        for entry in self.log:
+            if isinstance(entry, Marker):
+                self.last_epoch[entry.end.producer_id] = entry.end.producer_epoch
         self.ends = []
         self.first_token = 1
         self.perform(refused)
         self.core = self.load(self.log)
         assert persistent(self.core.groups) == persistent(self.rebuilt().groups)
         self.start()
+
+    def records(self) -> list[StoredRecord]:
+        """The log without its markers."""
+        return [each for each in self.log if isinstance(each, Stored)]
+
+    def compact(self, end: int, *, drops_tombstones: bool) -> None:
+        """What a cleaner makes of the log below the position: nothing above the first transaction
+        that is open or not committed, aborted records whatever their key, the last value of each
+        key, markers as long as records of theirs are left."""
+        open_from = [
+            place
+            for place, each in enumerate(self.log)
+            if isinstance(each, Stored)
+            and each.producer is not None
+            and self._end_of(place, each.producer) is None
+        ]
+        end = min([end, self.committed_end, *open_from])
+        kept: list[Entry] = []
+        seen: set[bytes] = set()
+        for place in range(end - 1, -1, -1):
+            entry = self.log[place]
+            if isinstance(entry, Marker):
+                kept.append(entry)
+                continue
+            marker = None if entry.producer is None else self._end_of(place, entry.producer)
+            if marker is not None and marker.decision is Decision.ABORT:
+                continue
+            is_dropped = entry.key in seen or (entry.value is None and drops_tombstones)
+            seen.add(entry.key)
+            if not is_dropped:
+                kept.append(entry)
+        kept.reverse()
+        kept = [
+            each
+            for each in kept
+            if isinstance(each, Stored)
+            or any(
+                isinstance(other, Stored)
+                and other.producer is not None
+                and other.producer.producer_id == each.end.producer_id
+                for other in kept
+            )
+        ]
+        self.log[:end] = kept
+        self.committed_end -= end - len(kept)
+        self.ends = [each - (end - len(kept)) for each in self.ends]
+
+    def _end_of(self, place: int, producer: Identity) -> Marker | None:
+        """Below what is committed."""
+        for each in self.log[place : self.committed_end]:
+            if not isinstance(each, Marker) or each.end.producer_id != producer.producer_id:
+                continue
+            if each.end.producer_epoch > producer.producer_epoch:
+                return each
+        return None
 
     def rebuilt(self) -> GroupCoordinatorCore:
         """A core that has only the log."""

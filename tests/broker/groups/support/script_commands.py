@@ -85,7 +85,7 @@ class Script:
                 int(words[0]) if words else len(self.house.ends)
             ),
             "failover": lambda words: self.house.fail_over(int(words[0]) if words else 0),
-            "records": lambda _: self.lines.extend(notation.records(self.house.log)),
+            "records": lambda _: self.lines.extend(notation.records(self.house.records())),
         }
         self.lines: list[str] = []
 

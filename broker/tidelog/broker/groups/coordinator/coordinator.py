@@ -7,6 +7,7 @@ coordinator's task. It must never answer what the core has not said.
 from collections.abc import Callable, Mapping
 from typing import Final, assert_never
 
+from tidelog.broker.coordination.log import CoordinatorLog, Producer, TakeMarker
 from tidelog.broker.coordination.task import PartitionCoordinator, Surroundings
 from tidelog.broker.groups.core.groups import GroupCoordinatorCore
 from tidelog.broker.groups.state.answers import Response
@@ -17,6 +18,7 @@ from tidelog.broker.groups.state.messages import (
     AppendCommitted,
     AppendFailed,
     AppendRecords,
+    AppendRefused,
     Asked,
     BrokersChanged,
     BrokerState,
@@ -31,19 +33,47 @@ from tidelog.broker.groups.state.messages import (
     SettingsChanged,
     Tick,
     TopicsChanged,
+    TransactionVerified,
+    VerifyTransaction,
 )
 from tidelog.broker.groups.state.notes import DepartureReason
 from tidelog.broker.groups.state.places import GROUPS
 from tidelog.broker.groups.state.records import MEANINGLESS
 from tidelog.broker.shared.errors import fresh
 from tidelog.broker.shared.meter import count
+from tidelog.broker.transactions.state.answers import Identity
+from tidelog.broker.transactions.state.states import Decision
 from tidelog.ports import TaskScope
-from tidelog.wire.errors import TidelogError
+from tidelog.wire.batch import BatchHeader
+from tidelog.wire.batch.marker import Marker, MarkerType
+from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import BrokerId, LeaderEpoch, PartitionKey
 
 _Told = Message | Completion | Tick
 _EXPECTED: Final = (DepartureReason.LEFT, DepartureReason.REMOVED, DepartureReason.REPLACED)
 """Departures that somebody wanted."""
+_DECISION_OF: Final = {MarkerType.COMMIT: Decision.COMMIT, MarkerType.ABORT: Decision.ABORT}
+_REFUSED: Final = frozenset(
+    {
+        ErrorCode.TRANSACTION_ABORTED,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.FENCED_PRODUCER_EPOCH,
+        ErrorCode.INVALID_TRANSACTION_STATE,
+    }
+)
+"""Of a batch that its partition does not take in its turn: it was not written."""
+VERIFICATION_MS: Final = 5_000
+"""How long a transaction's coordinator may be asked for a SendOffsets."""
+
+
+def marker_taker(core: GroupCoordinatorCore) -> TakeMarker:
+    """What a core that loads is told of ends of transactions."""
+
+    def take(header: BatchHeader, marker: Marker) -> None:
+        end = Identity(header.producer_id, header.producer_epoch)
+        core.apply_marker(end, _DECISION_OF[marker.type])
+
+    return take
 
 
 class GroupCoordinator(PartitionCoordinator[GroupCoordinatorCore, _Told, Response]):
@@ -62,6 +92,8 @@ class GroupCoordinator(PartitionCoordinator[GroupCoordinatorCore, _Told, Respons
         self._settings = SettingsChanged(defaults=GroupSettings())
         self._rebalances = 0
         """Of the present core, as far as they are counted."""
+        self._scope: TaskScope | None = None
+        """Of the present core: what is started in it ends with its time."""
 
     # -- told ------------------------------------------------------------------------------------
 
@@ -102,8 +134,9 @@ class GroupCoordinator(PartitionCoordinator[GroupCoordinatorCore, _Told, Respons
     def _begin(
         self, core: GroupCoordinatorCore, leader_epoch: LeaderEpoch, scope: TaskScope
     ) -> None:
-        del leader_epoch, scope
+        del leader_epoch
         self._rebalances = 0
+        self._scope = scope
         self._perform(core.step(self._settings))
         now_ms, wall_ms = self._now_ms(), self._time.wall_ms()
         self._perform(core.step(LoadEnded(now_ms=now_ms, wall_ms=wall_ms)))
@@ -118,7 +151,7 @@ class GroupCoordinator(PartitionCoordinator[GroupCoordinatorCore, _Told, Respons
             case Tick():
                 self._is_tick_due = False
                 return core.tick(told)
-            case AppendCommitted() | AppendFailed():
+            case AppendCommitted() | AppendRefused() | AppendFailed():
                 return core.completed(told)
             case _:
                 return core.step(told)
@@ -132,6 +165,14 @@ class GroupCoordinator(PartitionCoordinator[GroupCoordinatorCore, _Told, Respons
 
     def _has_failed(self, error: TidelogError) -> AppendFailed:
         return AppendFailed(error=error)
+
+    def _was_refused(self, token: int, error: TidelogError) -> AppendRefused | None:
+        if error.code not in _REFUSED:
+            return None
+        return AppendRefused(token=token, error=error)
+
+    def _marker_taker(self, core: GroupCoordinatorCore) -> TakeMarker:
+        return marker_taker(core)
 
     def _topics_changed(self) -> TopicsChanged:
         return TopicsChanged(
@@ -148,13 +189,39 @@ class GroupCoordinator(PartitionCoordinator[GroupCoordinatorCore, _Told, Respons
             match effect:
                 case AppendRecords():
                     records = [(each.key, each.value) for each in effect.records]
-                    self._append(effect.token, records)
+                    self._append(effect.token, records, _pair_of(effect.producer))
+                case VerifyTransaction():
+                    self._verify(effect)
                 case Answer():
                     self._answer(effect.request_id, effect.result)
                 case ReloadNeeded():
                     raise fresh(effect.error)
                 case _:
                     assert_never(effect)
+
+    def _verify(self, effect: VerifyTransaction) -> None:
+        log, scope = self._log, self._scope
+        assert log is not None, "a core that asks is loaded"
+        assert scope is not None, "a core that is loaded has begun"
+        scope.start(self._ask_verified(effect, log), name="verify a transaction")
+
+    async def _ask_verified(self, effect: VerifyTransaction, log: CoordinatorLog) -> None:
+        """Not waited for by anybody: when this broker leads no more, whoever sent is told so."""
+        error = None
+        try:
+            producer = effect.identity.producer_id, effect.identity.producer_epoch
+            await log.verify(effect.transactional_id, producer, VERIFICATION_MS)
+        except TidelogError as refusal:
+            error = refusal
+        if log is self._log:
+            self._tell(
+                TransactionVerified(
+                    request_id=effect.request_id,
+                    error=error,
+                    now_ms=self._now_ms(),
+                    wall_ms=self._time.wall_ms(),
+                )
+            )
 
     # -- what is told of it ----------------------------------------------------------------------
 
@@ -183,3 +250,7 @@ class GroupCoordinator(PartitionCoordinator[GroupCoordinatorCore, _Told, Respons
 
     def _log_failure(self, failure: TidelogError) -> None:
         self._events.warning("group_coordinator_failed", partition=self.key, error=failure)
+
+
+def _pair_of(producer: Identity | None) -> Producer | None:
+    return None if producer is None else (producer.producer_id, producer.producer_epoch)

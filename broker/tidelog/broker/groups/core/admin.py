@@ -11,16 +11,19 @@ from tidelog.broker.groups.state.answers import (
     ListGroupsAnswer,
     MemberDescription,
     RemoveMembersAnswer,
+    StagedView,
 )
 from tidelog.broker.groups.state.draft import Draft
 from tidelog.broker.groups.state.group import Group, Member
 from tidelog.broker.groups.state.messages import DeleteGroup, DescribeGroup, RemoveMembers
 from tidelog.broker.groups.state.notes import DepartureReason
 from tidelog.broker.groups.state.records import GroupKey
-from tidelog.broker.groups.state.refusals import not_empty, not_found
+from tidelog.broker.groups.state.refusals import holds_group, not_empty, not_found
+from tidelog.broker.groups.state.staged import StagedTransaction, holders
 from tidelog.broker.groups.state.world import World
 from tidelog.wire.calls.groups import AssignedPartition
 from tidelog.wire.group_names import validate_group_name
+from tidelog.wire.ids import PartitionKey
 
 
 def list_groups(world: World) -> ListGroupsAnswer:
@@ -80,16 +83,27 @@ def _describe_member(world: World, group: Group, member: Member) -> MemberDescri
 
 
 def _describe_partitions(world: World, group: Group) -> tuple[GroupPartition, ...]:
+    held = holders(group.staged.values())
     found = [
         GroupPartition(
             key=key,
             topic_name=world.topics.name_of(key.topic_id),
             stored=group.offsets.get(key),
             member_id=group.owners.get(key, ""),
+            staged=_view(held[key], key) if key in held else None,
         )
-        for key in sorted({**group.offsets, **group.owners})
+        for key in sorted({**group.offsets, **group.owners, **held})
     ]
     return tuple(sorted(found, key=lambda each: (each.topic_name, each.key)))
+
+
+def _view(holder: StagedTransaction, key: PartitionKey) -> StagedView:
+    return StagedView(
+        identity=holder.identity,
+        transactional_id=holder.transactional_id,
+        since_ms=holder.since_ms,
+        offset=holder.offsets()[key],
+    )
 
 
 def on_remove_members(world: World, draft: Draft, request: RemoveMembers) -> RemoveMembersAnswer:
@@ -119,6 +133,9 @@ def on_delete_group(world: World, draft: Draft, request: DeleteGroup) -> DeleteG
         raise not_found(request.group, tried)
     if group.members:
         raise not_empty(group, tried)
+    for holder in group.staged.values():
+        # Forgotten now, its offsets would make the group anew when the transaction is committed.
+        raise holds_group(group, holder, tried)
     if not request.validate_only:
         delete(draft)
     return DeleteGroupAnswer()

@@ -11,9 +11,10 @@ from typing import Final, assert_never
 import msgspec
 
 from tidelog.broker.groups.core import admin, membership, offsets
+from tidelog.broker.groups.core.staging import Staging, identity_of
 from tidelog.broker.groups.core.upkeep import Upkeep
 from tidelog.broker.groups.state import replay
-from tidelog.broker.groups.state.answers import Response
+from tidelog.broker.groups.state.answers import EndStagedAnswer, Response
 from tidelog.broker.groups.state.draft import Draft
 from tidelog.broker.groups.state.group import Group
 from tidelog.broker.groups.state.invariants import check
@@ -24,6 +25,7 @@ from tidelog.broker.groups.state.messages import (
     AppendCommitted,
     AppendFailed,
     AppendRecords,
+    AppendRefused,
     Asked,
     BrokersChanged,
     Caller,
@@ -32,6 +34,7 @@ from tidelog.broker.groups.state.messages import (
     DeleteOffsets,
     DescribeGroup,
     Effect,
+    EndStaged,
     GroupTopic,
     ListGroups,
     LoadEnded,
@@ -41,16 +44,22 @@ from tidelog.broker.groups.state.messages import (
     SettingsChanged,
     Tick,
     TopicsChanged,
+    TransactionVerified,
+    VerifyTransaction,
 )
 from tidelog.broker.groups.state.notes import Notes
 from tidelog.broker.groups.state.pending import Pending
-from tidelog.broker.groups.state.records import decode_record
+from tidelog.broker.groups.state.records import StagedKey, decode_record
 from tidelog.broker.groups.state.refusals import LOADING
 from tidelog.broker.groups.state.world import World
+from tidelog.broker.transactions.state.answers import Identity
+from tidelog.broker.transactions.state.states import Decision
 from tidelog.wire.calls.groups import (
     CommitOffsets,
     FetchOffsets,
     Heartbeat,
+    SendOffsets,
+    SendOffsetsAnswer,
     StoredOffset,
     Subscription,
 )
@@ -66,17 +75,20 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     groups: int
     members: int
     offsets: int
+    staged_transactions: int
+    staged_offsets: int
     appends_in_flight: int
     answers_waiting: int
 
 
 class GroupCoordinatorCore:
-    """`apply` while loading, then `step`, `tick`, `completed`."""
+    """`apply` and `apply_marker` while loading, then `step`, `tick`, `completed`."""
 
     def __init__(self) -> None:
         self._world: Final = World()
         self._pending: Final = Pending()
         self._upkeep: Final = Upkeep(self._world)
+        self._staging: Final = Staging(self._world)
         self._is_loaded = False
         self._are_topics_known = False
         self._failure: TidelogError | None = None
@@ -107,6 +119,13 @@ class GroupCoordinatorCore:
         record = decode_record(key, value)
         if record is not None:
             replay.apply(self._world.groups, *record)
+            if isinstance(record[0], StagedKey):
+                self._staging.note_loaded(record[0])
+
+    def apply_marker(self, end: Identity, decision: Decision) -> None:
+        """Replay the end of a transaction, in its place among the records."""
+        assert not self._is_loaded, "a marker is replayed while loading, never later"
+        self._staging.on_marker_loaded(end, decision)
 
     def step(self, message: Message) -> list[Effect]:
         """Take one message."""
@@ -123,11 +142,14 @@ class GroupCoordinatorCore:
                 assert self._is_loaded, "topics come once everything is loaded"
                 self._world.see_time(message.now_ms, message.wall_ms)
                 self._are_topics_known = True
-                return self._append_all(self._upkeep.on_topics(message))
+                effects = self._append_all(self._upkeep.on_topics(message))
+                return effects + self._append_all(self._staging.fold_loaded())
             case BrokersChanged():
                 assert self._are_topics_known, "brokers come behind the topics"
                 self._world.see_time(message.now_ms, message.wall_ms)
                 return self._append_all(self._upkeep.on_brokers(message))
+            case TransactionVerified():
+                return self._on_verified(message)
             case Asked():
                 return self._on_asked(message)
             case _:
@@ -138,6 +160,7 @@ class GroupCoordinatorCore:
         self._is_loaded = True
         self._world.see_time(message.now_ms, message.wall_ms)
         self._upkeep.on_loaded()
+        self._staging.on_loaded()
         check(self._world.groups)
         return []
 
@@ -153,6 +176,11 @@ class GroupCoordinatorCore:
         request = asked.request
         if isinstance(request, ListGroups):
             return self._answer(None, asked.request_id, admin.list_groups(self._world))
+        if isinstance(request, EndStaged):
+            self._staging.on_end(asked, request)
+            return self._end_staged()
+        if isinstance(request, SendOffsets):
+            return self._on_send(asked, request)
         if isinstance(request, Heartbeat):
             quick = membership.quick_answer(self._world, request, asked.caller)
             if quick is not None:
@@ -187,14 +215,60 @@ class GroupCoordinatorCore:
                 return admin.on_delete_group(world, draft, request)
             case RemoveMembers():
                 return admin.on_remove_members(world, draft, request)
-            case ListGroups():
-                return admin.list_groups(world)
+            case ListGroups() | SendOffsets() | EndStaged():
+                raise AssertionError(f"{type(request).__name__} is taken by itself")
             case _:
                 assert_never(request)
 
-    def _append(self, draft: Draft) -> list[Effect]:
+    def _on_send(self, asked: Asked, request: SendOffsets) -> list[Effect]:
+        try:
+            self._staging.begin(asked, request)
+        except TidelogError as refusal:
+            return self._answer(request.group, asked.request_id, refusal)
+        if not request.offsets:
+            self._staging.take_verified(asked.request_id)
+            return self._answer(request.group, asked.request_id, SendOffsetsAnswer())
         return [
-            AppendRecords(token=self._pending.begin(draft.name), records=records)
+            VerifyTransaction(
+                request_id=asked.request_id,
+                transactional_id=request.transactional_id,
+                identity=identity_of(request),
+            )
+        ]
+
+    def _on_verified(self, message: TransactionVerified) -> list[Effect]:
+        """The member is checked again, and what it sends is staged in the step of its append."""
+        asked = self._staging.take_verified(message.request_id)
+        if asked is None:
+            return []
+        request = asked.request
+        assert isinstance(request, SendOffsets), "only offsets are verified"
+        self._world.see_time(message.now_ms, message.wall_ms)
+        if message.error is not None:
+            return self._answer(request.group, asked.request_id, message.error)
+        draft = Draft(self._world.groups, request.group)
+        try:
+            key = self._staging.stage(draft, request)
+        except TidelogError as refusal:
+            draft.forget_if_nothing()
+            return self._answer(request.group, asked.request_id, refusal)
+        effects = self._append(draft, identity_of(request))
+        token = self._pending.last_of(request.group)
+        self._staging.note_sent(token, key, request, asked.request_id)
+        return effects + self._answer(request.group, asked.request_id, SendOffsetsAnswer())
+
+    def _end_staged(self) -> list[Effect]:
+        """Fold what markers have decided, once nothing of it is on its way any more."""
+        effects: list[Effect] = []
+        for request_id, drafts in self._staging.take_ends():
+            effects += self._append_all(drafts)
+            # Also behind the fold of one that came before: a marker that comes again waits too.
+            effects += self._answer(None, request_id, EndStagedAnswer())
+        return effects
+
+    def _append(self, draft: Draft, producer: Identity | None = None) -> list[Effect]:
+        return [
+            AppendRecords(token=self._pending.begin(draft.name), records=records, producer=producer)
             for records in draft.appends()
         ]
 
@@ -233,11 +307,21 @@ class GroupCoordinatorCore:
             return []
         match completion:
             case AppendCommitted():
-                return list(self._pending.on_committed(completion.token))
+                self._staging.on_committed(completion.token)
+                return [*self._pending.on_committed(completion.token), *self._end_staged()]
+            case AppendRefused():
+                token, error = completion.token, completion.error
+                request_id = self._staging.on_refused(token)
+                answers = self._pending.on_refused(token, request_id, error)
+                return [*answers, *self._end_staged()]
             case AppendFailed():
-                self._failure = completion.error
-                refused = self._pending.refuse_all(completion.error)
-                return [*refused, ReloadNeeded(error=completion.error)]
+                error = self._failure = completion.error
+                refused = self._pending.refuse_all(error)
+                refused += [
+                    Answer(request_id=each, result=error)
+                    for each in self._staging.take_all_verifying()
+                ]
+                return [*refused, ReloadNeeded(error=error)]
             case _:
                 assert_never(completion)
 
@@ -250,6 +334,8 @@ class GroupCoordinatorCore:
             groups=len(groups),
             members=sum(len(group.members) for group in groups),
             offsets=sum(len(group.offsets) for group in groups),
+            staged_transactions=self._staging.transaction_count,
+            staged_offsets=self._staging.offset_count,
             appends_in_flight=self._pending.append_count,
             answers_waiting=self._pending.answer_count,
         )

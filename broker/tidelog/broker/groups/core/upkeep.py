@@ -145,7 +145,8 @@ class Upkeep:
             expired = offsets.expired(world, group)
             if expired:
                 drafts.append(self._forget(name, expired))
-            is_unused = not group.members and not group.offsets and group.is_stored
+            is_kept = group.members or group.offsets or group.staged
+            is_unused = group.is_stored and not is_kept
             if is_unused and group.empty_since_ms <= world.wall_ms - limits.EMPTY_GROUP_MS:
                 draft = Draft(world.groups, name)
                 admin.delete(draft)

@@ -4,11 +4,14 @@ from enum import IntEnum
 
 import msgspec
 
+from tidelog.broker.transactions.state.answers import Identity
 from tidelog.wire.calls.groups import (
     AssignedPartition,
     CommitAnswer,
     FetchOffsetsAnswer,
     HeartbeatAnswer,
+    OffsetToCommit,
+    SendOffsetsAnswer,
     StoredOffset,
 )
 from tidelog.wire.errors import TidelogError
@@ -62,6 +65,16 @@ class MemberDescription(msgspec.Struct, frozen=True, kw_only=True):
     silence_ms: int
 
 
+class StagedView(msgspec.Struct, frozen=True, kw_only=True):
+    """An offset that a transaction in progress has sent."""
+
+    identity: Identity
+    transactional_id: str
+    since_ms: int
+    """Wall time of the transaction's first offset for the group."""
+    offset: OffsetToCommit
+
+
 class GroupPartition(msgspec.Struct, frozen=True, kw_only=True):
     """A partition with a committed offset or an owner."""
 
@@ -71,6 +84,8 @@ class GroupPartition(msgspec.Struct, frozen=True, kw_only=True):
     stored: StoredOffset | None
     member_id: str
     """Empty: nobody owns it."""
+    staged: StagedView | None = None
+    """Of several transactions the one that came first."""
 
 
 class DescribeGroupAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,6 +128,10 @@ class RemoveMembersAnswer(msgspec.Struct, frozen=True, kw_only=True):
     removed_member_ids: tuple[str, ...]
 
 
+class EndStagedAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What was committed shows, what was aborted is gone."""
+
+
 Response = (
     HeartbeatAnswer
     | CommitAnswer
@@ -123,4 +142,6 @@ Response = (
     | DeleteOffsetsAnswer
     | DeleteGroupAnswer
     | RemoveMembersAnswer
+    | SendOffsetsAnswer
+    | EndStagedAnswer
 )

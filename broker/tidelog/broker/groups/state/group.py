@@ -12,8 +12,9 @@ import msgspec
 from tidelog.broker.groups.state.answers import GroupState, GroupType
 from tidelog.broker.groups.state.messages import BrokerLife
 from tidelog.broker.groups.state.records import NO_BROKER, GroupValue, MemberValue
+from tidelog.broker.groups.state.staged import StagedTransaction
 from tidelog.wire.calls.groups import Assignor, StoredOffset, Subscription
-from tidelog.wire.ids import BrokerEpoch, BrokerId, PartitionKey
+from tidelog.wire.ids import BrokerEpoch, BrokerId, PartitionKey, ProducerId
 
 NEVER_MS: Final = 1 << 62
 """A deadline that does not come."""
@@ -110,6 +111,9 @@ class Group(msgspec.Struct, kw_only=True):
     owners: dict[PartitionKey, str] = msgspec.field(default_factory=dict)
     """Member ids: exactly what the members own."""
     offsets: dict[PartitionKey, StoredOffset] = msgspec.field(default_factory=dict)
+    staged: dict[ProducerId, StagedTransaction] = msgspec.field(default_factory=dict)
+    """Offsets of transactions that are not folded yet: of a producer one at a time, as its next
+    one begins only when every partition has the end of this one."""
 
     assigned_at_ms: int | None = None
     """Volatile: when the target was computed last."""
@@ -131,7 +135,8 @@ class Group(msgspec.Struct, kw_only=True):
     @property
     def is_nothing(self) -> bool:
         """There is no record of it."""
-        return not (self.is_stored or self.members or self.targets or self.offsets)
+        kept = self.members or self.targets or self.offsets or self.staged
+        return not (self.is_stored or kept)
 
     def value(self) -> GroupValue:
         """As it is to be stored."""

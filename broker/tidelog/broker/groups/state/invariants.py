@@ -15,6 +15,7 @@ itself after a load, tests and simulations after everything.
    from it, or gives it the same one anew, only if it lets go of it: it says what it owns and does
    not name the partition, or it joins, or it goes away. And what is to be given up stays so until
    then. One that is away reads nothing: whatever comes may take from it, and gives it nothing.
+9. What a transaction has sent stands under its producer, in parts that each name something.
 """
 
 from collections.abc import Mapping
@@ -61,6 +62,10 @@ def _check_group(group: Group) -> None:
     assert instances == group.by_instance, f"{where}: {group.by_instance} for {instances}"
     count = sum(1 for each in group.members.values() if each.instance_id)
     assert len(instances) == count, f"{where}: two members with one group_instance_id"
+    for producer_id, transaction in group.staged.items():
+        assert transaction.identity.producer_id == producer_id, f"{where}: {transaction.identity}"
+        assert transaction.parts, f"{where}: nothing is staged by {transaction.identity}"
+        assert all(transaction.parts.values()), f"{where}: {transaction.identity} sent nothing"
     is_told_empty = group.empty_since_ms >= 0
     assert not group.is_stored or is_told_empty == (not group.members), f"{where}: empty or not"
 

@@ -27,6 +27,18 @@ NAME_BYTES_MAX: Final = GROUP_NAME_BYTES_MAX
 
 MEMBER_ID_BYTES_MAX: Final = 64
 
+TRANSACTIONS_PER_GROUP_MAX: Final = 1_000
+"""Transactions in progress that have sent offsets to one group."""
+
+TRANSACTIONS_PER_PARTITION_MAX: Final = 10_000
+"""The same, over all groups of one core."""
+
+STAGED_PARTS_MAX: Final = 1_000
+"""How often one transaction may send offsets to one group: each time leaves a tombstone."""
+
+STAGED_OFFSETS_PER_PARTITION_MAX: Final = 200_000
+"""Offsets of transactions in progress, over all groups of one core: bounds its memory."""
+
 METADATA_BYTES_MAX: Final = 4_096
 """Of what an application stores beside an offset."""
 

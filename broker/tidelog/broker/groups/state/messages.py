@@ -9,12 +9,15 @@ from collections.abc import Mapping
 import msgspec
 
 from tidelog.broker.groups.state.answers import Response
+from tidelog.broker.transactions.state.answers import Identity
+from tidelog.broker.transactions.state.states import Decision
 from tidelog.wire.calls.groups import (
     Assignor,
     CommitOffsets,
     FetchOffsets,
     Heartbeat,
     OffsetToCommit,
+    SendOffsets,
 )
 from tidelog.wire.errors import TidelogError
 from tidelog.wire.ids import BrokerEpoch, BrokerId, PartitionKey, TopicId
@@ -80,6 +83,16 @@ class RemoveMembers(msgspec.Struct, frozen=True, kw_only=True):
     group: str
     member_ids: tuple[str, ...] = ()
     group_instance_ids: tuple[str, ...] = ()
+
+
+class EndStaged(msgspec.Struct, frozen=True, kw_only=True):
+    """A transaction's marker is committed in this partition: what it has sent to groups counts from
+    now on, or never will. Answered once that shows; also if nothing of it is here.
+    """
+
+    end: Identity
+    """The producer, and the marker's epoch: above that of what it ends."""
+    decision: Decision
 
 
 class GroupTopic(msgspec.Struct, frozen=True):
@@ -169,6 +182,17 @@ class AppendCommitted(msgspec.Struct, frozen=True, kw_only=True):
     token: int
 
 
+class AppendRefused(msgspec.Struct, frozen=True, kw_only=True):
+    """The append, one of a transaction, was refused in its turn: it is not in the log for sure.
+
+    It comes before any completion of a later token.
+    """
+
+    token: int
+    error: TidelogError
+    """What the producer is told."""
+
+
 class AppendFailed(msgspec.Struct, frozen=True, kw_only=True):
     """The append was refused or its fate is unknown; or this broker does not lead any more."""
 
@@ -186,6 +210,8 @@ AnyRequest = (
     | DeleteOffsets
     | DeleteGroup
     | RemoveMembers
+    | SendOffsets
+    | EndStaged
 )
 
 
@@ -202,9 +228,19 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     caller: Caller = NOBODY
 
 
-Message = Asked | TopicsChanged | BrokersChanged | SettingsChanged | LoadEnded
+class TransactionVerified(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of a `VerifyTransaction`."""
 
-Completion = AppendCommitted | AppendFailed
+    request_id: int
+    error: TidelogError | None
+    """None: the partition is part of the transaction, which is still in progress."""
+    now_ms: int
+    wall_ms: int
+
+
+Message = Asked | TransactionVerified | TopicsChanged | BrokersChanged | SettingsChanged | LoadEnded
+
+Completion = AppendCommitted | AppendRefused | AppendFailed
 
 
 class StoredRecord(msgspec.Struct, frozen=True):
@@ -224,6 +260,17 @@ class AppendRecords(msgspec.Struct, frozen=True, kw_only=True):
     token: int
     """One more than the one before; 1 is a core's first."""
     records: tuple[StoredRecord, ...]
+    producer: Identity | None = None
+    """The batch is part of this producer's transaction, and may be refused without any harm to what
+    stands beside it: `AppendRefused`."""
+
+
+class VerifyTransaction(msgspec.Struct, frozen=True, kw_only=True):
+    """Have this partition made part of the transaction, then say `TransactionVerified`."""
+
+    request_id: int
+    transactional_id: str
+    identity: Identity
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -243,4 +290,4 @@ class ReloadNeeded(msgspec.Struct, frozen=True, kw_only=True):
     error: TidelogError
 
 
-Effect = AppendRecords | Answer | ReloadNeeded
+Effect = AppendRecords | VerifyTransaction | Answer | ReloadNeeded

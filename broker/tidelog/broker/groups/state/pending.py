@@ -19,6 +19,8 @@ class Pending:
         self._waiting: Final[dict[int, list[Answer]]] = {}
         self._groups_of: Final[dict[int, str]] = {}
         self._last_of: Final[dict[str, int]] = {}
+        self._refused: Final[set[int]] = set()
+        """Not in the log, and something before them is not committed yet."""
 
     @property
     def append_count(self) -> int:
@@ -55,13 +57,28 @@ class Pending:
         """All up to this one are: what may leave now."""
         assert token <= self._last_token, f"append {token} was never begun"
         released: list[Answer] = []
-        for each in range(self._committed_token + 1, token + 1):
-            group = self._groups_of.pop(each)
-            if self._last_of[group] == each:
-                del self._last_of[group]
-            released += self._waiting.pop(each, ())
-        self._committed_token = max(self._committed_token, token)
+        while self._committed_token < token or self._committed_token + 1 in self._refused:
+            self._committed_token += 1
+            released += self._settled(self._committed_token)
         return released
+
+    def on_refused(self, token: int, request_id: int, error: TidelogError) -> list[Answer]:
+        """This one is not in the log: what may leave now. Its own request is answered with the
+        error; what waits under it as the last append of its group waits for those before it."""
+        assert token in self._groups_of, f"append {token} is not in flight"
+        self._waiting[token] = [
+            Answer(request_id=request_id, result=error) if each.request_id == request_id else each
+            for each in self._waiting.get(token, ())
+        ]
+        self._refused.add(token)
+        return self.on_committed(self._committed_token)
+
+    def _settled(self, token: int) -> list[Answer]:
+        group = self._groups_of.pop(token)
+        if self._last_of[group] == token:
+            del self._last_of[group]
+        self._refused.discard(token)
+        return self._waiting.pop(token, [])
 
     def refuse_all(self, error: TidelogError) -> list[Answer]:
         """Everything that waits, answered with the error."""
@@ -73,4 +90,5 @@ class Pending:
         self._waiting.clear()
         self._groups_of.clear()
         self._last_of.clear()
+        self._refused.clear()
         return refused

@@ -12,6 +12,7 @@ stops the load otherwise.
     TargetKey           what a member should own in the end
     OwnedKey            what it owns, since which epoch, and how far it has come
     OffsetKey           how far the group has read a partition
+    StagedKey           offsets that a transaction has sent to the group, and that are not decided
     MEANINGLESS         nothing: a tombstone under it tells that its writer led the partition
 """
 
@@ -21,7 +22,14 @@ import msgspec
 
 from tidelog.broker.groups.state.messages import StoredRecord
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import LeaderEpoch, Offset, PartitionId, TopicId
+from tidelog.wire.ids import (
+    LeaderEpoch,
+    Offset,
+    PartitionId,
+    ProducerEpoch,
+    ProducerId,
+    TopicId,
+)
 
 NO_BROKER: Final = -1
 
@@ -61,7 +69,19 @@ class OffsetKey(msgspec.Struct, frozen=True, array_like=True, tag="offset"):
     partition: PartitionId
 
 
-Key = GroupKey | MemberKey | TargetKey | OwnedKey | OffsetKey
+class StagedKey(msgspec.Struct, frozen=True, array_like=True, tag="staged"):
+    """One part of what a producer's transaction has sent to a group.
+
+    Never the key of an ordinary offset: compaction would keep whichever of the two was written
+    last, and it is the transaction's end that counts, not its record's place.
+    """
+
+    group: str
+    producer_id: ProducerId
+    number: int
+
+
+Key = GroupKey | MemberKey | TargetKey | OwnedKey | OffsetKey | StagedKey
 
 
 class Value(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
@@ -151,7 +171,33 @@ class OffsetValue(Value, frozen=True, kw_only=True, array_like=True, tag="offset
     commit_time_ms: int
 
 
-AnyValue = GroupValue | MemberValue | TargetValue | OwnedValue | OffsetValue
+class StagedPartitionValue(msgspec.Struct, frozen=True, array_like=True):
+    """How far one partition was read."""
+
+    partition: PartitionId
+    committed_offset: Offset
+    leader_epoch: LeaderEpoch
+    metadata: str
+
+
+class StagedTopicValue(msgspec.Struct, frozen=True, array_like=True):
+    """Partitions of one topic, in ascending order."""
+
+    topic_id: TopicId
+    partitions: tuple[StagedPartitionValue, ...]
+
+
+class StagedValue(Value, frozen=True, kw_only=True, array_like=True, tag="staged"):
+    """One part; its batch is transactional, and a marker of a higher epoch decides it."""
+
+    producer_epoch: ProducerEpoch
+    transactional_id: str
+    staged_ms: int
+    """Wall time."""
+    topics: tuple[StagedTopicValue, ...]
+
+
+AnyValue = GroupValue | MemberValue | TargetValue | OwnedValue | OffsetValue | StagedValue
 
 _KNOWN_VERSIONS: Final[dict[str, int]] = {
     "group": 1,
@@ -159,6 +205,7 @@ _KNOWN_VERSIONS: Final[dict[str, int]] = {
     "target": 1,
     "owned": 1,
     "offset": 1,
+    "staged": 1,
 }
 
 
@@ -231,5 +278,6 @@ VALUE_OF: Final[dict[type[Key], type[AnyValue]]] = {
     TargetKey: TargetValue,
     OwnedKey: OwnedValue,
     OffsetKey: OffsetValue,
+    StagedKey: StagedValue,
 }
 """Which value stands under which key."""

@@ -4,7 +4,9 @@ from typing import Final
 
 from tidelog.broker.groups.state import limits
 from tidelog.broker.groups.state.group import Group, Member
+from tidelog.broker.groups.state.staged import StagedTransaction
 from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import PartitionKey
 from tidelog.wire.refusals import invalid
 
 LOADING: Final = TidelogError(
@@ -57,6 +59,33 @@ def not_found(group: str, tried: str) -> TidelogError:
     return TidelogError(
         ErrorCode.GROUP_NOT_FOUND, tried=tried, happened=f"there is no group `{group}`"
     )
+
+
+def unstable(key: PartitionKey, holder: StagedTransaction, tried: str) -> TidelogError:
+    """A transaction in progress has sent an offset for the partition."""
+    return TidelogError(
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        tried=tried,
+        happened=f"{key} has an offset that is not decided: {_named(holder)} has sent it",
+        hint="Ask again: the transaction is committed or aborted by its own timeout at the latest, "
+        f"unless it is prepared; `tidelog txn describe {holder.transactional_id}` shows it.",
+    )
+
+
+def holds_group(group: Group, holder: StagedTransaction, tried: str) -> TidelogError:
+    """A transaction in progress has sent offsets to the group."""
+    return TidelogError(
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        tried=tried,
+        happened=f"group `{group.name}` has offsets that are not decided: {_named(holder)} has "
+        "sent them",
+        hint="Wait until the transaction is committed or aborted; `tidelog txn describe "
+        f"{holder.transactional_id}` shows it.",
+    )
+
+
+def _named(holder: StagedTransaction) -> str:
+    return f"transaction `{holder.transactional_id}` of producer {holder.identity}"
 
 
 def check_name(tried: str, what: str, name: str, limit: int = limits.NAME_BYTES_MAX) -> None:

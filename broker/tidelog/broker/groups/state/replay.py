@@ -22,11 +22,18 @@ from tidelog.broker.groups.state.records import (
     OwnedKey,
     OwnedPartitionsValue,
     OwnedValue,
+    StagedKey,
+    StagedPartitionValue,
+    StagedTopicValue,
+    StagedValue,
     TargetKey,
     TargetValue,
     TopicPartitionsValue,
 )
-from tidelog.wire.calls.groups import StoredOffset
+from tidelog.broker.groups.state.staged import StagedTransaction
+from tidelog.broker.transactions.state.answers import Identity
+from tidelog.broker.transactions.state.states import Decision
+from tidelog.wire.calls.groups import OffsetToCommit, StoredOffset
 from tidelog.wire.ids import PartitionId, PartitionKey, TopicId
 
 SILENT: Final = MemberValue(
@@ -66,6 +73,9 @@ def apply(groups: dict[str, Group], key: Key, value: AnyValue | None) -> None:
         case OffsetKey():
             assert value is None or isinstance(value, OffsetValue), f"{value} under {key}"
             _apply_offset(group, key, value)
+        case StagedKey():
+            assert value is None or isinstance(value, StagedValue), f"{value} under {key}"
+            _apply_staged(group, key, value)
         case _:
             assert_never(key)
     if group.is_nothing:
@@ -159,6 +169,48 @@ def _apply_offset(group: Group, key: OffsetKey, value: OffsetValue | None) -> No
         )
 
 
+def _apply_staged(group: Group, key: StagedKey, value: StagedValue | None) -> None:
+    transaction = group.staged.get(key.producer_id)
+    if value is None:
+        if transaction is not None:
+            transaction.parts.pop(key.number, None)
+            if not transaction.parts:
+                del group.staged[key.producer_id]
+        return
+    identity = Identity(key.producer_id, value.producer_epoch)
+    if transaction is None or transaction.identity != identity:
+        # Parts of an earlier one that a compaction has left, without their tombstones as yet.
+        transaction = group.staged[key.producer_id] = StagedTransaction(
+            identity=identity, transactional_id=value.transactional_id, since_ms=value.staged_ms
+        )
+    transaction.parts[key.number] = {
+        each.key: each for topic in value.topics for each in _staged_offsets(topic)
+    }
+
+
+def _staged_offsets(topic: StagedTopicValue) -> Iterable[OffsetToCommit]:
+    for each in topic.partitions:
+        yield OffsetToCommit(
+            key=PartitionKey(topic.topic_id, each.partition),
+            committed_offset=each.committed_offset,
+            leader_epoch=each.leader_epoch,
+            metadata=each.metadata,
+        )
+
+
+def decide(group: Group, end: Identity, decision: Decision) -> StagedTransaction | None:
+    """A marker stands in the log: what it decides of the group; None: nothing.
+
+    The marker's epoch is above that of what it ends. What has its epoch, or a higher one, is of a
+    later transaction, and the marker has come again.
+    """
+    transaction = group.staged.get(end.producer_id)
+    if transaction is None or transaction.identity.producer_epoch >= end.producer_epoch:
+        return None
+    transaction.decision = decision
+    return transaction
+
+
 def drop_members_without_words(group: Group) -> None:
     """At the end of a load: what a tombstone left of a member that compaction cut in pieces."""
     for member_id in [each for each, member in group.members.items() if member.words is SILENT]:
@@ -174,6 +226,35 @@ def target_value(keys: Iterable[PartitionKey]) -> TargetValue:
             TopicPartitionsValue(topic_id, tuple(each.partition for each in partitions))
             for topic_id, partitions in _by_topic(keys).items()
         )
+    )
+
+
+def staged_value(
+    offsets: Iterable[OffsetToCommit],
+    *,
+    identity: Identity,
+    transactional_id: str,
+    staged_ms: int,
+) -> StagedValue:
+    """The persisted form of a part."""
+    by_key = {each.key: each for each in offsets}
+    return StagedValue(
+        producer_epoch=identity.producer_epoch,
+        transactional_id=transactional_id,
+        staged_ms=staged_ms,
+        topics=tuple(
+            StagedTopicValue(
+                topic_id,
+                tuple(_staged_partition(by_key[key]) for key in partitions),
+            )
+            for topic_id, partitions in _by_topic(by_key).items()
+        ),
+    )
+
+
+def _staged_partition(offset: OffsetToCommit) -> StagedPartitionValue:
+    return StagedPartitionValue(
+        offset.key.partition, offset.committed_offset, offset.leader_epoch, offset.metadata
     )
 
 

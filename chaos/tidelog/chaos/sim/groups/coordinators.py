@@ -24,6 +24,7 @@ from tidelog.broker.groups.state.messages import (
     SettingsChanged,
     Tick,
     TopicsChanged,
+    VerifyTransaction,
 )
 from tidelog.chaos.checkers.groups import GroupsWatch
 from tidelog.chaos.sim.base.faults import FaultKind, Faults
@@ -228,6 +229,8 @@ class Coordinators:
                     reply = broker.replies.pop(effect.request_id, None)
                     if reply is not None:
                         reply(effect)
+                case VerifyTransaction():
+                    raise AssertionError("no member of this suite has a transaction")
                 case ReloadNeeded():
                     pass
 

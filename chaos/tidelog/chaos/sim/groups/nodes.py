@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 
 from tidelog.broker.coordination.log import CoordinatorLog
+from tidelog.broker.groups.coordinator.coordinator import marker_taker
 from tidelog.broker.groups.core.groups import GroupCoordinatorCore
 from tidelog.broker.groups.state.messages import GroupTopic, LoadEnded
 from tidelog.broker.groups.state.topics import TopicView
@@ -256,7 +257,7 @@ class GroupsNodesRun:
 
         async def load() -> None:
             try:
-                await log.load(core.apply)
+                await log.load(core.apply, marker_taker(core))
                 ended.append(True)
             except TidelogError:
                 ended.append(False)

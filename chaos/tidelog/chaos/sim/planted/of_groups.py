@@ -9,7 +9,7 @@ from typing import Final
 
 from tidelog.broker.coordination import log
 from tidelog.broker.coordination.log import CoordinatorLog
-from tidelog.broker.groups.core import membership, offsets, reconcile
+from tidelog.broker.groups.core import judging, membership, offsets, reconcile
 from tidelog.broker.groups.core.reconcile import Ownership
 from tidelog.broker.groups.core.upkeep import Upkeep
 from tidelog.broker.groups.state import replay
@@ -26,7 +26,7 @@ from tidelog.wire.ids import PartitionKey
 
 def commit_what_was_returned() -> Substitution:
     """A commit counts for a partition that went away and came back since it was sent."""
-    original = offsets._judge_owner
+    original = judging.judge_owner
 
     def judge_owner(
         group: Group, member: Member, sent_epoch: int, key: PartitionKey
@@ -34,7 +34,7 @@ def commit_what_was_returned() -> Substitution:
         del sent_epoch
         return original(group, member, NEVER_MS, key)
 
-    return Substitution(offsets, "_judge_owner", judge_owner)
+    return Substitution(offsets, "judge_owner", judge_owner)
 
 
 def commit_what_is_not_owned() -> Substitution:
@@ -46,7 +46,7 @@ def commit_what_is_not_owned() -> Substitution:
         del group, member, sent_epoch, key
         return None
 
-    return Substitution(offsets, "_judge_owner", judge_owner)
+    return Substitution(offsets, "judge_owner", judge_owner)
 
 
 def give_before_it_is_free() -> Substitution:
@@ -218,14 +218,14 @@ def keep_the_silent() -> Substitution:
 def load_to_the_watermark() -> Substitution:
     """What lies above the watermark when a coordinator loads is not waited for."""
 
-    async def load(self: CoordinatorLog, take: Callable[[bytes, bytes | None], None]) -> int:
+    async def load(self: CoordinatorLog, take: log.Take, take_marker: log.TakeMarker | None) -> int:
         replica = self._replica("load")
         offset, count = replica.log.log_start_offset, 0
         while True:
             found = await replica.directory.reader.read(replica.log, offset, log.READ_BYTES)
             if not found.data:
                 return count
-            count += await log._take_all(found.data, offset, take)
+            count += await log._take_all(found.data, offset, take, take_marker)
             offset = found.next_offset
 
     return Substitution(CoordinatorLog, "_load", load)
