@@ -11,7 +11,7 @@ import pytest
 
 from tests.client.support.contract_server import ContractServer
 from tests.client.support.drivers import BOTH, Clients
-from tests.support.waiting import HANG_SECONDS
+from tests.support.waiting import HANG_SECONDS, with_more_time
 from tidelog.client import Producer, RecordMetadata, TopicPartition
 from tidelog.client.errors import ErrorCode, TidelogError
 from tidelog.client.sync.future import SendFuture
@@ -170,15 +170,22 @@ def test_a_silent_broker_makes_records_indeterminate_after_the_delivery_timeout(
     clients: Clients, server: ContractServer
 ) -> None:
     server.is_silent.set()
-    with clients.Producer(
-        bootstrap_servers=server.address, request_timeout_ms=300, delivery_timeout_ms=900
-    ) as producer:
-        error = producer.send("t", b"v").exception(HANG_SECONDS)
-    assert error is not None
-    assert error.code is ErrorCode.INDETERMINATE
-    assert "delivery_timeout_ms=900" in error.happened
-    assert "request_timeout_ms=300" in error.happened
-    assert len(_sent(server)) > 1
+
+    def given_up(limit_ms: int) -> None:
+        before, each_ms = len(_sent(server)), limit_ms // 3
+        with clients.Producer(
+            bootstrap_servers=server.address,
+            request_timeout_ms=each_ms,
+            delivery_timeout_ms=limit_ms,
+        ) as producer:
+            error = producer.send("t", b"v").exception(HANG_SECONDS)
+        assert error is not None
+        assert error.code is ErrorCode.INDETERMINATE
+        assert f"delivery_timeout_ms={limit_ms}" in error.happened
+        assert f"request_timeout_ms={each_ms}" in error.happened
+        assert len(_sent(server)) > before + 1
+
+    with_more_time(given_up, 900)
 
 
 def test_a_refused_batch_is_sent_again_until_it_is_stored(
@@ -196,16 +203,20 @@ def test_a_batch_that_stays_refused_fails_after_the_delivery_timeout(
     clients: Clients, server: ContractServer
 ) -> None:
     server.judge = lambda *_: ErrorCode.STORAGE_FULL
-    with clients.Producer(
-        bootstrap_servers=server.address,
-        retry_backoff_ms=10,
-        request_timeout_ms=200,
-        delivery_timeout_ms=400,
-    ) as producer:
-        error = producer.send("t", b"v").exception(HANG_SECONDS)
-    assert error is not None
-    assert error.code is ErrorCode.STORAGE_FULL
-    assert "delivery_timeout_ms=400" in error.happened
+
+    def given_up(limit_ms: int) -> None:
+        with clients.Producer(
+            bootstrap_servers=server.address,
+            retry_backoff_ms=10,
+            request_timeout_ms=limit_ms // 2,
+            delivery_timeout_ms=limit_ms,
+        ) as producer:
+            error = producer.send("t", b"v").exception(HANG_SECONDS)
+        assert error is not None
+        assert error.code is ErrorCode.STORAGE_FULL
+        assert f"delivery_timeout_ms={limit_ms}" in error.happened
+
+    with_more_time(given_up, 400)
 
 
 def test_a_refusal_for_good_fails_at_once(clients: Clients, server: ContractServer) -> None:
@@ -224,23 +235,27 @@ def test_a_full_buffer_blocks_and_then_says_which_setting(
 ) -> None:
     server.create("t")
     server.is_silent.set()
-    producer = clients.Producer(
-        bootstrap_servers=server.address,
-        buffer_memory=64 * 1024,
-        batch_size=16 * 1024,
-        max_block_ms=200,
-    )
 
-    def fill() -> None:
-        for _ in range(100):
-            producer.send("t", b"v" * 4_000)
+    def filled(limit_ms: int) -> None:
+        producer = clients.Producer(
+            bootstrap_servers=server.address,
+            buffer_memory=64 * 1024,
+            batch_size=16 * 1024,
+            max_block_ms=limit_ms,
+        )
 
-    with pytest.raises(TidelogError) as caught:
-        fill()
-    assert caught.value.code is ErrorCode.RESOURCE_EXHAUSTED
-    assert "buffer_memory=65536" in caught.value.happened
-    assert "max_block_ms=200" in caught.value.happened
-    producer.close(0)
+        def fill() -> None:
+            for _ in range(100):
+                producer.send("t", b"v" * 4_000)
+
+        with pytest.raises(TidelogError) as caught:
+            fill()
+        producer.close(0)
+        assert caught.value.code is ErrorCode.RESOURCE_EXHAUSTED
+        assert "buffer_memory=65536" in caught.value.happened
+        assert f"max_block_ms={limit_ms}" in caught.value.happened
+
+    with_more_time(filled, 200)
 
 
 def test_a_full_buffer_lets_the_sender_go_on_when_batches_are_done(

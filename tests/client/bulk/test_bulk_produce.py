@@ -8,7 +8,7 @@ import pytest
 
 from tests.client.support.contract_server import ContractServer
 from tests.client.support.drivers import BOTH, Clients
-from tests.support.waiting import HANG_SECONDS
+from tests.support.waiting import HANG_SECONDS, with_more_time
 from tidelog.client import PartlySentError
 from tidelog.client.errors import ErrorCode, TidelogError
 from tidelog.wire.batch import decode_records, read_header
@@ -168,22 +168,27 @@ def test_a_full_buffer_blocks_and_then_tells_what_was_taken(
     clients: Clients, server: ContractServer
 ) -> None:
     server.is_silent.set()
-    with clients.Producer(
-        bootstrap_servers=server.address,
-        buffer_memory=40_000,
-        batch_size=4_000,
-        max_block_ms=300,
-        request_timeout_ms=500,
-        delivery_timeout_ms=1_000,
-    ) as producer:
-        with pytest.raises(PartlySentError) as caught:
-            producer.send_batch("t", [b"v" * 64] * 10_000)
-        error = caught.value
-        assert error.code is ErrorCode.RESOURCE_EXHAUSTED
-        taken = len(error.sent)
-        assert 0 < taken <= 400
-        assert f"{taken} of 10000 records" in error.happened
-        assert producer.metrics()["buffer_reserved_bytes"] <= 40_000
+
+    def filled(limit_ms: int) -> None:
+        # The buffer stays full until the call gives up.
+        with clients.Producer(
+            bootstrap_servers=server.address,
+            buffer_memory=40_000,
+            batch_size=4_000,
+            max_block_ms=limit_ms,
+            request_timeout_ms=2 * limit_ms,
+            delivery_timeout_ms=4 * limit_ms,
+        ) as producer:
+            with pytest.raises(PartlySentError) as caught:
+                producer.send_batch("t", [b"v" * 64] * 10_000)
+            error = caught.value
+            assert error.code is ErrorCode.RESOURCE_EXHAUSTED
+            taken = len(error.sent)
+            assert 0 < taken <= 400
+            assert f"{taken} of 10000 records" in error.happened
+            assert producer.metrics()["buffer_reserved_bytes"] <= 40_000
+
+    with_more_time(filled, 300)
 
 
 def test_a_closed_producer_refuses_with_a_typed_error(
