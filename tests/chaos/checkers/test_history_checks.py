@@ -272,6 +272,15 @@ def test_what_a_trim_has_taken_is_not_lost() -> None:
 RECOVERY_BOUND_NS = 1_000
 
 
+def test_what_is_stored_at_a_place_that_nobody_knows_any_more_is_judged_without_it() -> None:
+    """A leader whose log begins behind a batch knows of a repetition only that it is stored."""
+    forgotten = send("b", "c", outcome=Outcome.ACKNOWLEDGED, time=(2, 3), stream="s", position=2)
+    sends = [send("a", at=0, stream="s", position=1), forgotten]
+    assert kinds(history([*sends, drain("a", "b", "c"), inquiry(3, watermark=3)])) == set()
+    assert kinds(history([*sends, drain("a", "b")])) >= {"unseen"}
+    assert kinds(history([*sends, poll((3, "d"), position=3)], trimmed_to=3)) == {"from_nowhere"}
+
+
 @pytest.mark.parametrize(
     ("ended_ns", "is_acknowledged", "is_bad"),
     [(1_900, True, False), (2_100, True, True), (2_100, False, True), (1_900, False, False)],

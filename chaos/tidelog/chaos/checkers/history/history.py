@@ -42,7 +42,8 @@ class Send(msgspec.Struct, frozen=True, kw_only=True):
     ended_ns: int
     outcome: Outcome
     base_offset: int = -1
-    """Only of an acknowledged send."""
+    """Only of an acknowledged send; -1 there too, if it is stored and nobody knows any more where:
+    the leader's log begins behind it."""
     stream: str = ""
     """Sends of one stream are appended in the order they were sent; empty: a single call."""
     stream_position: int = 0

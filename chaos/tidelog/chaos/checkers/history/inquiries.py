@@ -34,7 +34,7 @@ def end_behind(view: PartitionView) -> Found:
 
 def _with_acknowledged_ends(view: PartitionView) -> Iterator[tuple[Inquiry, int]]:
     """Each inquiry, and the end of what had been acknowledged when it began; 0: nothing."""
-    by_end = sorted(view.committed, key=lambda send: send.ended_ns)
+    by_end = sorted(view.committed_at, key=lambda send: send.ended_ns)
     end_offset = at = 0
     for inquiry in sorted(view.inquiries, key=lambda each: each.began_ns):
         while at < len(by_end) and by_end[at].ended_ns < inquiry.began_ns:

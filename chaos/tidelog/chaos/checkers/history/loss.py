@@ -19,6 +19,12 @@ def unseen(view: PartitionView) -> Found:
     for value, offset in view.places.items():
         if offset >= view.trimmed_to and value not in view.drained:
             yield f"{value}, acknowledged at {offset}, is not in the final drain"
+    if view.trimmed_to:
+        return
+    for send in view.committed:
+        for value in send.values:
+            if value not in view.places and value not in view.drained:
+                yield f"{value}, acknowledged somewhere, is not in the final drain"
 
 
 def vanished(view: PartitionView) -> Found:

@@ -27,7 +27,7 @@ def duplicate(view: PartitionView) -> Found:
 def reused_offset(view: PartitionView) -> Found:
     """One offset was promised to two sends."""
     owners: dict[int, str] = {}
-    for send in view.committed:
+    for send in view.committed_at:
         for offset, value in placed(send):
             if owners.setdefault(offset, value) != value:
                 yield f"offset {offset} was given to {owners[offset]} and to {value}"
@@ -43,9 +43,9 @@ def misplaced(view: PartitionView) -> Found:
 
 def fresh_offset(view: PartitionView) -> Found:
     """A new offset exceeds every offset that was promised before its send began."""
-    by_end = sorted(view.committed, key=lambda send: send.ended_ns)
+    by_end = sorted(view.committed_at, key=lambda send: send.ended_ns)
     highest, at = -1, 0
-    for send in sorted(view.committed, key=lambda send: send.began_ns):
+    for send in sorted(view.committed_at, key=lambda send: send.began_ns):
         while at < len(by_end) and by_end[at].ended_ns < send.began_ns:
             highest = max(highest, by_end[at].base_offset + len(by_end[at].values) - 1)
             at += 1

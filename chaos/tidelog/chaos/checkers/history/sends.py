@@ -33,7 +33,7 @@ def ext_nonmonotonic_send(view: PartitionView) -> Found:
     for stream, sends in _streams(view).items():
         highest = -1
         for send in sends:
-            if not send.is_committed:
+            if not send.is_committed or send.base_offset < 0:
                 continue
             if send.base_offset <= highest:
                 yield f"{stream}: {send.values[0]} got {send.base_offset} after {highest}"

@@ -52,9 +52,15 @@ class PartitionView:
         return [send for send in self.sends if send.is_committed]
 
     @cached_property
+    def committed_at(self) -> list[Send]:
+        """Those of them of which it is known where they are. A leader that no longer knows where a
+        batch went that is sent again says only that it is stored."""
+        return [send for send in self.committed if send.base_offset >= 0]
+
+    @cached_property
     def places(self) -> dict[str, int]:
         """Where a promise said that each value is."""
-        return {value: offset for send in self.committed for offset, value in placed(send)}
+        return {value: offset for send in self.committed_at for offset, value in placed(send)}
 
     @cached_property
     def acknowledged_places(self) -> dict[str, int]:
