@@ -20,14 +20,21 @@ GROUP_VERSION: Final = "group.version"
 SUPPORTED: Final[Mapping[str, FeatureRange]] = {
     GROUP_VERSION: FeatureRange(0, 1),
     METADATA_VERSION: FeatureRange(1, 1),
-    TRANSACTION_VERSION: FeatureRange(0, 0),
+    TRANSACTION_VERSION: FeatureRange(0, 2),
 }
 """What this release speaks, in ascending order of name; level 0: the feature is off.
 
 `group.version` 1: groups whose members the coordinator assigns, with records of version 1 in
 `__groups`. Off, no broker names a coordinator: a cluster whose metadata are of before, or with
 brokers that do not know groups, takes them up once the level is raised.
+
+`transaction.version` 2: transactions whose every end brings a new epoch, with records of version 1
+in `__transactions` and markers in the logs. Below it no broker names a coordinator and no leader
+takes a transactional batch. 1 is kept for the listener for Kafka's protocol, and is as off as 0.
 """
+
+TRANSACTIONS_ON: Final = 2
+"""From this level of `transaction.version` on there are transactions."""
 
 OFF: Final = FeatureRange(0, 0)
 

@@ -10,6 +10,7 @@ from tidelog.wire.ids import BrokerId
 from tidelog.wire.refusals import invalid
 
 GROUPS_TOPIC: Final = "__groups"
+TRANSACTIONS_TOPIC: Final = "__transactions"
 
 
 def is_reserved(image: Image, name: str) -> bool:

@@ -22,12 +22,11 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
-from tidelog.v1 import common_pb2 as tidelog_dot_v1_dot_common__pb2
 from tidelog.v1 import errors_pb2 as tidelog_dot_v1_dot_errors__pb2
 from tidelog.v1 import options_pb2 as tidelog_dot_v1_dot_options__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dtidelog/v1/transactions.proto\x12\ntidelog.v1\x1a\x17tidelog/v1/common.proto\x1a\x17tidelog/v1/errors.proto\x1a\x18tidelog/v1/options.proto\"D\n\x15TransactionalIdentity\x12\x13\n\x0bproducer_id\x18\x01 \x01(\x12\x12\x16\n\x0eproducer_epoch\x18\x02 \x01(\x11\"\x91\x01\n InitTransactionalProducerRequest\x12\x18\n\x10transactional_id\x18\x01 \x01(\t\x12\x1e\n\x16transaction_timeout_ms\x18\x02 \x01(\r\x12\x33\n\x08\x65xpected\x18\x03 \x01(\x0b\x32!.tidelog.v1.TransactionalIdentity\"w\n!InitTransactionalProducerResponse\x12\x33\n\x08identity\x18\x01 \x01(\x0b\x32!.tidelog.v1.TransactionalIdentity\x12\x1d\n\x15max_in_flight_batches\x18\x02 \x01(\r\"\x99\x01\n\x15\x45ndTransactionRequest\x12\x18\n\x10transactional_id\x18\x01 \x01(\t\x12\x33\n\x08identity\x18\x02 \x01(\x0b\x32!.tidelog.v1.TransactionalIdentity\x12\x31\n\x08\x64\x65\x63ision\x18\x03 \x01(\x0e\x32\x1f.tidelog.v1.TransactionDecision\"M\n\x16\x45ndTransactionResponse\x12\x33\n\x08identity\x18\x01 \x01(\x0b\x32!.tidelog.v1.TransactionalIdentity\"j\n\x19PrepareTransactionRequest\x12\x18\n\x10transactional_id\x18\x01 \x01(\t\x12\x33\n\x08identity\x18\x02 \x01(\x0b\x32!.tidelog.v1.TransactionalIdentity\"\x1c\n\x1aPrepareTransactionResponse\"\x99\x01\n\x15\x44\x65\x63idePreparedRequest\x12\x18\n\x10transactional_id\x18\x01 \x01(\t\x12\x33\n\x08identity\x18\x02 \x01(\x0b\x32!.tidelog.v1.TransactionalIdentity\x12\x31\n\x08\x64\x65\x63ision\x18\x03 \x01(\x0e\x32\x1f.tidelog.v1.TransactionDecision\"\x18\n\x16\x44\x65\x63idePreparedResponse\"\xcb\x01\n\x12SendOffsetsRequest\x12\x18\n\x10transactional_id\x18\x01 \x01(\t\x12\x33\n\x08identity\x18\x02 \x01(\x0b\x32!.tidelog.v1.TransactionalIdentity\x12\r\n\x05group\x18\x03 \x01(\t\x12\x11\n\tmember_id\x18\x04 \x01(\t\x12\x14\n\x0cmember_epoch\x18\x05 \x01(\x11\x12.\n\x07offsets\x18\x06 \x03(\x0b\x32\x1d.tidelog.v1.TransactionOffset\"z\n\x11TransactionOffset\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\x12\x18\n\x10\x63ommitted_offset\x18\x03 \x01(\x12\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x11\x12\x10\n\x08metadata\x18\x05 \x01(\t\"7\n\x13SendOffsetsResponse\x12 \n\x05\x65rror\x18\x01 \x01(\x0b\x32\x11.tidelog.v1.Error\"c\n\x14\x41\x64\x64PartitionsRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x37\n\x0ctransactions\x18\x02 \x03(\x0b\x32!.tidelog.v1.TransactionPartitions\"\xa8\x01\n\x15TransactionPartitions\x12\x18\n\x10transactional_id\x18\x01 \x01(\t\x12\x33\n\x08identity\x18\x02 \x01(\x0b\x32!.tidelog.v1.TransactionalIdentity\x12+\n\x06topics\x18\x03 \x03(\x0b\x32\x1b.tidelog.v1.TopicPartitions\x12\x13\n\x0bverify_only\x18\x04 \x01(\x08\"Q\n\x15\x41\x64\x64PartitionsResponse\x12\x38\n\x07results\x18\x01 \x03(\x0b\x32\'.tidelog.v1.TransactionPartitionsResult\"Y\n\x1bTransactionPartitionsResult\x12\x18\n\x10transactional_id\x18\x01 \x01(\t\x12 \n\x05\x65rror\x18\x02 \x01(\x0b\x32\x11.tidelog.v1.Error*|\n\x13TransactionDecision\x12$\n TRANSACTION_DECISION_UNSPECIFIED\x10\x00\x12\x1f\n\x1bTRANSACTION_DECISION_COMMIT\x10\x01\x12\x1e\n\x1aTRANSACTION_DECISION_ABORT\x10\x02\x32\xde\x04\n\x12TransactionService\x12\x8c\x01\n\x19InitTransactionalProducer\x12,.tidelog.v1.InitTransactionalProducerRequest\x1a-.tidelog.v1.InitTransactionalProducerResponse\"\x12\xaa\xa0\x19\x06\x08\x04\x10\x02\x18\x01\xb2\xa0\x19\x04\x08\x80\x80\x04\x12k\n\x0e\x45ndTransaction\x12!.tidelog.v1.EndTransactionRequest\x1a\".tidelog.v1.EndTransactionResponse\"\x12\xaa\xa0\x19\x06\x08\x04\x10\x02\x18\x01\xb2\xa0\x19\x04\x08\x80\x80\x04\x12w\n\x12PrepareTransaction\x12%.tidelog.v1.PrepareTransactionRequest\x1a&.tidelog.v1.PrepareTransactionResponse\"\x12\xaa\xa0\x19\x06\x08\x04\x10\x02\x18\x01\xb2\xa0\x19\x04\x08\x80\x80\x04\x12k\n\x0e\x44\x65\x63idePrepared\x12!.tidelog.v1.DecidePreparedRequest\x1a\".tidelog.v1.DecidePreparedResponse\"\x12\xaa\xa0\x19\x06\x08\x04\x10\x02\x18\x01\xb2\xa0\x19\x04\x08\x80\x80\x04\x12\x66\n\x0bSendOffsets\x12\x1e.tidelog.v1.SendOffsetsRequest\x1a\x1f.tidelog.v1.SendOffsetsResponse\"\x16\xaa\xa0\x19\x06\x08\x03\x10\x01\x18\x01\xb2\xa0\x19\x08\x08\x80\x80\x80\x08\x10\x90N2\x8f\x01\n\x1dTransactionCoordinatorService\x12n\n\rAddPartitions\x12 .tidelog.v1.AddPartitionsRequest\x1a!.tidelog.v1.AddPartitionsResponse\"\x18\xaa\xa0\x19\x06\x08\x01\x10\x07\x18\x02\xb2\xa0\x19\n\x08\x80\x80@\x10\x90N\x18\x90NB\x16Z\x14tidelog/v1;tidelogv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dtidelog/v1/transactions.proto\x12\ntidelog.v1\x1a\x17tidelog/v1/errors.proto\x1a\x18tidelog/v1/options.proto\"D\n\x15TransactionalIdentity\x12\x13\n\x0bproducer_id\x18\x01 \x01(\x12\x12\x16\n\x0eproducer_epoch\x18\x02 \x01(\x11\"\x91\x01\n InitTransactionalProducerRequest\x12\x18\n\x10transactional_id\x18\x01 \x01(\t\x12\x1e\n\x16transaction_timeout_ms\x18\x02 \x01(\r\x12\x33\n\x08\x65xpected\x18\x03 \x01(\x0b\x32!.tidelog.v1.TransactionalIdentity\"w\n!InitTransactionalProducerResponse\x12\x33\n\x08identity\x18\x01 \x01(\x0b\x32!.tidelog.v1.TransactionalIdentity\x12\x1d\n\x15max_in_flight_batches\x18\x02 \x01(\r\"\x99\x01\n\x15\x45ndTransactionRequest\x12\x18\n\x10transactional_id\x18\x01 \x01(\t\x12\x33\n\x08identity\x18\x02 \x01(\x0b\x32!.tidelog.v1.TransactionalIdentity\x12\x31\n\x08\x64\x65\x63ision\x18\x03 \x01(\x0e\x32\x1f.tidelog.v1.TransactionDecision\"M\n\x16\x45ndTransactionResponse\x12\x33\n\x08identity\x18\x01 \x01(\x0b\x32!.tidelog.v1.TransactionalIdentity\"j\n\x19PrepareTransactionRequest\x12\x18\n\x10transactional_id\x18\x01 \x01(\t\x12\x33\n\x08identity\x18\x02 \x01(\x0b\x32!.tidelog.v1.TransactionalIdentity\"\x1c\n\x1aPrepareTransactionResponse\"\x99\x01\n\x15\x44\x65\x63idePreparedRequest\x12\x18\n\x10transactional_id\x18\x01 \x01(\t\x12\x33\n\x08identity\x18\x02 \x01(\x0b\x32!.tidelog.v1.TransactionalIdentity\x12\x31\n\x08\x64\x65\x63ision\x18\x03 \x01(\x0e\x32\x1f.tidelog.v1.TransactionDecision\"\x18\n\x16\x44\x65\x63idePreparedResponse\"\xcb\x01\n\x12SendOffsetsRequest\x12\x18\n\x10transactional_id\x18\x01 \x01(\t\x12\x33\n\x08identity\x18\x02 \x01(\x0b\x32!.tidelog.v1.TransactionalIdentity\x12\r\n\x05group\x18\x03 \x01(\t\x12\x11\n\tmember_id\x18\x04 \x01(\t\x12\x14\n\x0cmember_epoch\x18\x05 \x01(\x11\x12.\n\x07offsets\x18\x06 \x03(\x0b\x32\x1d.tidelog.v1.TransactionOffset\"z\n\x11TransactionOffset\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\x12\x18\n\x10\x63ommitted_offset\x18\x03 \x01(\x12\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x11\x12\x10\n\x08metadata\x18\x05 \x01(\t\"7\n\x13SendOffsetsResponse\x12 \n\x05\x65rror\x18\x01 \x01(\x0b\x32\x11.tidelog.v1.Error*|\n\x13TransactionDecision\x12$\n TRANSACTION_DECISION_UNSPECIFIED\x10\x00\x12\x1f\n\x1bTRANSACTION_DECISION_COMMIT\x10\x01\x12\x1e\n\x1aTRANSACTION_DECISION_ABORT\x10\x02\x32\xde\x04\n\x12TransactionService\x12\x8c\x01\n\x19InitTransactionalProducer\x12,.tidelog.v1.InitTransactionalProducerRequest\x1a-.tidelog.v1.InitTransactionalProducerResponse\"\x12\xaa\xa0\x19\x06\x08\x04\x10\x02\x18\x01\xb2\xa0\x19\x04\x08\x80\x80\x04\x12k\n\x0e\x45ndTransaction\x12!.tidelog.v1.EndTransactionRequest\x1a\".tidelog.v1.EndTransactionResponse\"\x12\xaa\xa0\x19\x06\x08\x04\x10\x02\x18\x01\xb2\xa0\x19\x04\x08\x80\x80\x04\x12w\n\x12PrepareTransaction\x12%.tidelog.v1.PrepareTransactionRequest\x1a&.tidelog.v1.PrepareTransactionResponse\"\x12\xaa\xa0\x19\x06\x08\x04\x10\x02\x18\x01\xb2\xa0\x19\x04\x08\x80\x80\x04\x12k\n\x0e\x44\x65\x63idePrepared\x12!.tidelog.v1.DecidePreparedRequest\x1a\".tidelog.v1.DecidePreparedResponse\"\x12\xaa\xa0\x19\x06\x08\x04\x10\x02\x18\x01\xb2\xa0\x19\x04\x08\x80\x80\x04\x12\x66\n\x0bSendOffsets\x12\x1e.tidelog.v1.SendOffsetsRequest\x1a\x1f.tidelog.v1.SendOffsetsResponse\"\x16\xaa\xa0\x19\x06\x08\x03\x10\x01\x18\x01\xb2\xa0\x19\x08\x08\x80\x80\x80\x08\x10\x90NB\x16Z\x14tidelog/v1;tidelogv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -45,44 +44,32 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_TRANSACTIONSERVICE'].methods_by_name['DecidePrepared']._serialized_options = b'\252\240\031\006\010\004\020\002\030\001\262\240\031\004\010\200\200\004'
   _globals['_TRANSACTIONSERVICE'].methods_by_name['SendOffsets']._loaded_options = None
   _globals['_TRANSACTIONSERVICE'].methods_by_name['SendOffsets']._serialized_options = b'\252\240\031\006\010\003\020\001\030\001\262\240\031\010\010\200\200\200\010\020\220N'
-  _globals['_TRANSACTIONCOORDINATORSERVICE'].methods_by_name['AddPartitions']._loaded_options = None
-  _globals['_TRANSACTIONCOORDINATORSERVICE'].methods_by_name['AddPartitions']._serialized_options = b'\252\240\031\006\010\001\020\007\030\002\262\240\031\n\010\200\200@\020\220N\030\220N'
-  _globals['_TRANSACTIONDECISION']._serialized_start=1848
-  _globals['_TRANSACTIONDECISION']._serialized_end=1972
-  _globals['_TRANSACTIONALIDENTITY']._serialized_start=121
-  _globals['_TRANSACTIONALIDENTITY']._serialized_end=189
-  _globals['_INITTRANSACTIONALPRODUCERREQUEST']._serialized_start=192
-  _globals['_INITTRANSACTIONALPRODUCERREQUEST']._serialized_end=337
-  _globals['_INITTRANSACTIONALPRODUCERRESPONSE']._serialized_start=339
-  _globals['_INITTRANSACTIONALPRODUCERRESPONSE']._serialized_end=458
-  _globals['_ENDTRANSACTIONREQUEST']._serialized_start=461
-  _globals['_ENDTRANSACTIONREQUEST']._serialized_end=614
-  _globals['_ENDTRANSACTIONRESPONSE']._serialized_start=616
-  _globals['_ENDTRANSACTIONRESPONSE']._serialized_end=693
-  _globals['_PREPARETRANSACTIONREQUEST']._serialized_start=695
-  _globals['_PREPARETRANSACTIONREQUEST']._serialized_end=801
-  _globals['_PREPARETRANSACTIONRESPONSE']._serialized_start=803
-  _globals['_PREPARETRANSACTIONRESPONSE']._serialized_end=831
-  _globals['_DECIDEPREPAREDREQUEST']._serialized_start=834
-  _globals['_DECIDEPREPAREDREQUEST']._serialized_end=987
-  _globals['_DECIDEPREPAREDRESPONSE']._serialized_start=989
-  _globals['_DECIDEPREPAREDRESPONSE']._serialized_end=1013
-  _globals['_SENDOFFSETSREQUEST']._serialized_start=1016
-  _globals['_SENDOFFSETSREQUEST']._serialized_end=1219
-  _globals['_TRANSACTIONOFFSET']._serialized_start=1221
-  _globals['_TRANSACTIONOFFSET']._serialized_end=1343
-  _globals['_SENDOFFSETSRESPONSE']._serialized_start=1345
-  _globals['_SENDOFFSETSRESPONSE']._serialized_end=1400
-  _globals['_ADDPARTITIONSREQUEST']._serialized_start=1402
-  _globals['_ADDPARTITIONSREQUEST']._serialized_end=1501
-  _globals['_TRANSACTIONPARTITIONS']._serialized_start=1504
-  _globals['_TRANSACTIONPARTITIONS']._serialized_end=1672
-  _globals['_ADDPARTITIONSRESPONSE']._serialized_start=1674
-  _globals['_ADDPARTITIONSRESPONSE']._serialized_end=1755
-  _globals['_TRANSACTIONPARTITIONSRESULT']._serialized_start=1757
-  _globals['_TRANSACTIONPARTITIONSRESULT']._serialized_end=1846
-  _globals['_TRANSACTIONSERVICE']._serialized_start=1975
-  _globals['_TRANSACTIONSERVICE']._serialized_end=2581
-  _globals['_TRANSACTIONCOORDINATORSERVICE']._serialized_start=2584
-  _globals['_TRANSACTIONCOORDINATORSERVICE']._serialized_end=2727
+  _globals['_TRANSACTIONDECISION']._serialized_start=1377
+  _globals['_TRANSACTIONDECISION']._serialized_end=1501
+  _globals['_TRANSACTIONALIDENTITY']._serialized_start=96
+  _globals['_TRANSACTIONALIDENTITY']._serialized_end=164
+  _globals['_INITTRANSACTIONALPRODUCERREQUEST']._serialized_start=167
+  _globals['_INITTRANSACTIONALPRODUCERREQUEST']._serialized_end=312
+  _globals['_INITTRANSACTIONALPRODUCERRESPONSE']._serialized_start=314
+  _globals['_INITTRANSACTIONALPRODUCERRESPONSE']._serialized_end=433
+  _globals['_ENDTRANSACTIONREQUEST']._serialized_start=436
+  _globals['_ENDTRANSACTIONREQUEST']._serialized_end=589
+  _globals['_ENDTRANSACTIONRESPONSE']._serialized_start=591
+  _globals['_ENDTRANSACTIONRESPONSE']._serialized_end=668
+  _globals['_PREPARETRANSACTIONREQUEST']._serialized_start=670
+  _globals['_PREPARETRANSACTIONREQUEST']._serialized_end=776
+  _globals['_PREPARETRANSACTIONRESPONSE']._serialized_start=778
+  _globals['_PREPARETRANSACTIONRESPONSE']._serialized_end=806
+  _globals['_DECIDEPREPAREDREQUEST']._serialized_start=809
+  _globals['_DECIDEPREPAREDREQUEST']._serialized_end=962
+  _globals['_DECIDEPREPAREDRESPONSE']._serialized_start=964
+  _globals['_DECIDEPREPAREDRESPONSE']._serialized_end=988
+  _globals['_SENDOFFSETSREQUEST']._serialized_start=991
+  _globals['_SENDOFFSETSREQUEST']._serialized_end=1194
+  _globals['_TRANSACTIONOFFSET']._serialized_start=1196
+  _globals['_TRANSACTIONOFFSET']._serialized_end=1318
+  _globals['_SENDOFFSETSRESPONSE']._serialized_start=1320
+  _globals['_SENDOFFSETSRESPONSE']._serialized_end=1375
+  _globals['_TRANSACTIONSERVICE']._serialized_start=1504
+  _globals['_TRANSACTIONSERVICE']._serialized_end=2110
 # @@protoc_insertion_point(module_scope)

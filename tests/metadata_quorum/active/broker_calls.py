@@ -53,6 +53,7 @@ class Broker:
         request.directories.add(directory_uuid=bytes([self.broker_id]) * 16, is_online=True)
         request.features.add(name="metadata.version", level_min=1, level_max=1)
         request.features.add(name="group.version", level_min=0, level_max=1)
+        request.features.add(name="transaction.version", level_min=0, level_max=2)
         answer = await self.ports.network.call(
             controller, REGISTER, request.SerializeToString(), timeout_ms=5_000
         )

@@ -280,7 +280,11 @@ def test_the_metadata_is_a_tree() -> None:
 
         assert names("/topics/") == ["a/"]
         assert names("topics/a/partitions") == ["0"]
-        assert names("/features") == ["group.version", "metadata.version"]
+        assert names("/features") == [
+            "group.version",
+            "metadata.version",
+            "transaction.version",
+        ]
         assert json("/features/metadata.version") == "1"
         assert '"leader_id":7' in json("/topics/a/partitions/0")
         with pytest.raises(TidelogError) as caught:

@@ -128,7 +128,7 @@ def test_a_registration_that_cannot_be_is_refused(change: dict[str, object]) -> 
 
 
 def test_a_broker_that_cannot_speak_a_level_in_force_is_refused() -> None:
-    spoken = {"group.version": FeatureRange(0, 1)}
+    spoken = {"group.version": FeatureRange(0, 1), "transaction.version": FeatureRange(0, 2)}
     wanted = msgspec.structs.replace(clusters.registration(1), features=spoken)
     happened = refused(clusters.empty(), wanted, ErrorCode.UNSUPPORTED_VERSION)
     assert "metadata.version" in happened
@@ -236,7 +236,8 @@ SUPPORTED = {"metadata.version": FeatureRange(1, 3), "group.version": FeatureRan
 def speaking(features: dict[str, FeatureRange]) -> Image:
     """A cluster with one broker that speaks these levels."""
     image = clusters.empty()
-    spoken = {"group.version": FeatureRange(0, 1), **features}
+    own = {"group.version": FeatureRange(0, 1), "transaction.version": FeatureRange(0, 2)}
+    spoken = {**own, **features}
     wanted = msgspec.structs.replace(clusters.registration(1), features=spoken)
     return clusters.after(image, register(image, wanted, is_living=False))
 

@@ -24,8 +24,6 @@ NOT_SERVED = {
     "MarkerService",
     "StagedPublishService",
     "StagedTransferService",
-    "TransactionCoordinatorService",
-    "TransactionService",
 }
 REFUSED = {ErrorCode.INVALID_ARGUMENT, ErrorCode.BATCH_TOO_LARGE}
 

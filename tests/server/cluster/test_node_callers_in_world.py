@@ -28,7 +28,9 @@ METHODS = [each for each in all_methods() if read_access(each).listener == CLUST
 SERVED = [each for each in METHODS if each.containing_service.name not in NOT_SERVED]
 NAMES_NOBODY = {
     "AddPartitions",
+    "AdministerTransactions",
     "ApplyStaged",
+    "CountPrepared",
     "DescribeOwnLogDirs",
     "DescribeOwnOffsets",
     "FetchOwn",

@@ -10,10 +10,10 @@ import msgspec
 
 from tidelog.broker.coordination.finding import CoordinatorFinder
 from tidelog.broker.groups.subscription.host import Subscriptions
+from tidelog.broker.services.coordinators.wire import CoordinatorRpc
 from tidelog.broker.services.fetch.handler import FetchHandler
 from tidelog.broker.services.fetch.wire import FetchRpc
 from tidelog.broker.services.groups.admin import GroupAdminRpc
-from tidelog.broker.services.groups.coordinators import CoordinatorRpc
 from tidelog.broker.services.groups.wire import GroupRpc
 from tidelog.broker.services.log_dirs.wire import LogDirsRpc
 from tidelog.broker.services.metadata.handler import MetadataHandler
@@ -33,6 +33,7 @@ from tidelog.broker.services.subscribe.wire import SubscribeRpc
 from tidelog.broker.services.topics.handler import AdminHandler
 from tidelog.broker.services.topics.wire import AdminRpc
 from tidelog.broker.services.transactions.admin.rpc import TransactionAdminRpc
+from tidelog.broker.services.transactions.wire import TransactionRpc
 from tidelog.ports import Method, StreamHandler, StreamMethod, UnaryHandler, UnaryMethod
 from tidelog.v1 import (
     admin_pb2,
@@ -48,6 +49,7 @@ from tidelog.v1 import (
     subscribe_pb2,
     topic_admin_pb2,
     transaction_admin_pb2,
+    transactions_pb2,
 )
 
 BROKER_FILES = (
@@ -64,6 +66,7 @@ BROKER_FILES = (
     group_admin_pb2.DESCRIPTOR,
     transaction_admin_pb2.DESCRIPTOR,
     subscribe_pb2.DESCRIPTOR,
+    transactions_pb2.DESCRIPTOR,
 )
 """Every service in these files is served whole: what is not here is `metadata.table`'s."""
 
@@ -79,12 +82,14 @@ class Handlers(msgspec.Struct, frozen=True, kw_only=True):
     offsets: OffsetsHandler
     admin: AdminHandler
     trim: TrimHandler
-    coordinators: CoordinatorFinder
+    group_finder: CoordinatorFinder
+    transaction_finder: CoordinatorFinder
     members: GroupRpc
     """Answers for other brokers as well, as the next one."""
     group_admin: GroupAdminRpc
     transaction_admin: TransactionAdminRpc
     subscriptions: Subscriptions
+    transactions: TransactionRpc
     log_dirs: LogDirsRpc
     """Made by whoever knows the other brokers: it answers for them as well."""
 
@@ -104,6 +109,12 @@ def build_broker_methods(
     records = RecordsRpc(handlers.records)
     metadata = MetadataRpc(handlers.metadata, handlers.offsets)
     admin = AdminRpc(handlers.admin, release=release)
+    coordinators = CoordinatorRpc(
+        {
+            coordinator_pb2.COORDINATOR_KIND_GROUP: handlers.group_finder,
+            coordinator_pb2.COORDINATOR_KIND_TRANSACTION: handlers.transaction_finder,
+        }
+    )
     unary: dict[str, UnaryHandler] = {
         "/tidelog.v1.ProduceService/Produce": produce.produce,
         "/tidelog.v1.ProducerIdService/AllocateProducerId": ProducerIdRpc(
@@ -117,14 +128,13 @@ def build_broker_methods(
         "/tidelog.v1.AdminService/DescribeTopics": admin.describe_topics,
         "/tidelog.v1.AdminService/DescribeCluster": admin.describe_cluster,
         "/tidelog.v1.LogDirService/DescribeLogDirs": handlers.log_dirs.describe_log_dirs,
-        "/tidelog.v1.CoordinatorService/FindCoordinators": CoordinatorRpc(
-            handlers.coordinators
-        ).find_coordinators,
+        "/tidelog.v1.CoordinatorService/FindCoordinators": coordinators.find_coordinators,
         "/tidelog.v1.GroupService/GroupHeartbeat": handlers.members.heartbeat,
         "/tidelog.v1.GroupService/CommitOffsets": handlers.members.commit_offsets,
         "/tidelog.v1.GroupService/FetchOffsets": handlers.members.fetch_offsets,
         **handlers.group_admin.table(),
         **handlers.transaction_admin.table(),
+        **handlers.transactions.table(),
         DELETE_RECORDS: TrimRpc(handlers.trim).delete_records,
     }
     streams: dict[str, StreamHandler] = {

@@ -145,6 +145,15 @@ class Meter:
         self.commit_refusals: dict[str, int] = {}
         """Of one partition each, by the code told."""
 
+        self.transactions_committed = 0
+        """Whose commit was decided by coordinators here."""
+        self.transactions_aborted = 0
+        """Whose abort was decided by coordinators here, whatever for."""
+        self.transaction_timeouts = 0
+        """Those of them that took too long."""
+        self.transaction_fences = 0
+        """Requests to coordinators here under an identity that is over."""
+
     def __iter__(self) -> Iterator[tuple[str, str, MethodFigures]]:
         """Listener, method, figures."""
         for listener, figures in self.listeners.items():

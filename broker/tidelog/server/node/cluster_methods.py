@@ -20,6 +20,7 @@ from tidelog.v1 import (
     metadata_stream_pb2,
     quorum_pb2,
     replica_pb2,
+    transaction_coordinator_pb2,
 )
 
 CONTROLLER_FILES: Final = (
@@ -29,7 +30,11 @@ CONTROLLER_FILES: Final = (
     controller_pb2.DESCRIPTOR,
 )
 """Every service in these files is served whole by a controller."""
-REPLICA_FILES: Final = (replica_pb2.DESCRIPTOR, broker_peer_pb2.DESCRIPTOR)
+REPLICA_FILES: Final = (
+    replica_pb2.DESCRIPTOR,
+    broker_peer_pb2.DESCRIPTOR,
+    transaction_coordinator_pb2.DESCRIPTOR,
+)
 """Every service in these files is served whole by a broker."""
 
 

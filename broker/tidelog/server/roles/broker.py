@@ -28,6 +28,7 @@ from tidelog.server.events import log as log_events
 from tidelog.server.roles.broker_contact import ContactWatch
 from tidelog.server.roles.broker_groups import BrokerGroups
 from tidelog.server.roles.broker_replication import BrokerReplication
+from tidelog.server.roles.broker_transactions import BrokerTransactions
 from tidelog.server.roles.clock_keeper import ClockKeeper
 from tidelog.server.roles.own_directories import OwnDirectories, log_gone_back
 from tidelog.server.storage import format as storage_format
@@ -56,6 +57,7 @@ class BrokerRole:
         replicas: Replicas,
         replication: BrokerReplication,
         groups: BrokerGroups,
+        transactions: BrokerTransactions,
         producer_ids: ProducerIds,
         client_methods: Mapping[str, Method],
         cluster_methods: Mapping[str, Method],
@@ -74,6 +76,7 @@ class BrokerRole:
         self.replicas: Final = replicas
         self.replication: Final = replication
         self.groups: Final = groups
+        self.transactions: Final = transactions
         self._producer_ids = producer_ids
         self.client_methods: Final = client_methods
         """What clients may ask, by full name."""
@@ -158,6 +161,7 @@ class BrokerRole:
         scope.start(self._contact_watch.run(), name="contact with a controller")
         self.replication.start(scope)
         self.groups.start(scope)
+        self.transactions.start(scope)
         session.want_unfence()
         await session.wait_unfenced()
 

@@ -31,6 +31,7 @@ from tidelog.broker.services.records.handler import RecordsHandler
 from tidelog.broker.services.shared.leadership import Leadership
 from tidelog.broker.services.table import Handlers, build_broker_methods
 from tidelog.broker.services.topics.handler import AdminHandler
+from tidelog.broker.services.transactions.marker_calls import MarkersNotServed
 from tidelog.metadata_quorum.stream.session_client import BrokerSession
 from tidelog.ports import Method
 from tidelog.server.ports.node import NodePorts
@@ -39,10 +40,7 @@ from tidelog.server.roles.broker_addresses import BrokerAddresses
 from tidelog.server.roles.broker_contact import Contact, ContactWatch
 from tidelog.server.roles.broker_groups import BrokerGroups
 from tidelog.server.roles.broker_replication import BrokerReplication
-from tidelog.server.roles.broker_transaction_admin import (
-    BrokerTransactionAdmin,
-    NoTransactions,
-)
+from tidelog.server.roles.broker_transactions import BrokerTransactions
 from tidelog.server.roles.clock_keeper import ClockKeeper
 from tidelog.server.roles.metadata_side import MetadataSide
 from tidelog.server.roles.own_directories import OwnDirectories
@@ -91,9 +89,9 @@ def build_broker(
     produce = _produce(on)
     produce_peers = _produce_peers(on)
     groups = _groups(on, fetch)
-    admin = _transaction_admin(on)
+    transactions = _transactions(on)
     handlers = _handlers(
-        on, replication, producer_ids, log_dirs, fetch, produce, produce_peers, groups, admin
+        on, replication, producer_ids, log_dirs, fetch, produce, produce_peers, groups, transactions
     )
     confirm = partial(on.leadership.confirm, "learn who leads by now")
     return BrokerRole(
@@ -109,13 +107,15 @@ def build_broker(
         replicas=on.replicas,
         replication=replication,
         groups=groups,
+        transactions=transactions,
         producer_ids=producer_ids,
         client_methods=_client_methods(on, handlers),
         cluster_methods={
             **replication.methods(),
             **log_dirs.peer_methods(),
             **groups.methods(),
-            **admin.methods(),
+            **transactions.methods(),
+            **transactions.admin.methods(),
             **produce_peers.methods(produce),
         },
         rack=configuration.rack,
@@ -168,13 +168,16 @@ def _foundation(
 
 
 def _producer_ids(on: _Foundation) -> ProducerIds:
-    blocks = ControllerBlocks(
+    return ProducerIds(_blocks(on), on.ports.clock)
+
+
+def _blocks(on: _Foundation) -> ControllerBlocks:
+    return ControllerBlocks(
         on.metadata.controller,
         cluster_id=on.cluster_id,
         broker_id=on.broker_id,
         broker_epoch=on.session.own_epoch,
     )
-    return ProducerIds(blocks, on.ports.clock)
 
 
 def _replication(on: _Foundation) -> BrokerReplication:
@@ -243,17 +246,21 @@ def _groups(on: _Foundation, fetch: FetchHandler) -> BrokerGroups:
     )
 
 
-def _transaction_admin(on: _Foundation) -> BrokerTransactionAdmin:
-    none = NoTransactions()
-    return BrokerTransactionAdmin(
-        none,
-        none,
-        none,
-        on.metadata.source,
+def _transactions(on: _Foundation) -> BrokerTransactions:
+    return BrokerTransactions(
+        on.replicas,
+        on.metadata.metadata,
         on.ports.network,
+        on.ports.clock,
+        on.metering.meter,
+        MarkersNotServed(),
+        _blocks(on),
+        on.metadata.source,
+        time=on.clock_keeper.time,
         cluster_id=on.cluster_id,
         broker_id=on.broker_id,
         address_of=on.address_of,
+        is_in_contact=on.contact.holds,
     )
 
 
@@ -266,7 +273,7 @@ def _handlers(
     produce: ProduceHandler,
     produce_peers: ProducePeers,
     groups: BrokerGroups,
-    transaction_admin: BrokerTransactionAdmin,
+    transactions: BrokerTransactions,
 ) -> Handlers:
     """What the methods for clients call."""
     metadata, limits = on.metadata.metadata, on.configuration.broker_limits()
@@ -301,11 +308,13 @@ def _handlers(
         ),
         trim=TrimHandler(on.replicas, on.leadership),
         log_dirs=log_dirs,
-        coordinators=groups.finder,
+        group_finder=groups.finder,
+        transaction_finder=transactions.finder,
         members=groups.members,
         group_admin=groups.admin,
-        transaction_admin=transaction_admin.rpc,
+        transaction_admin=transactions.admin.rpc,
         subscriptions=groups.subscriptions,
+        transactions=transactions.members,
     )
 
 

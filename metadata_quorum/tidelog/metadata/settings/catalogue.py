@@ -45,6 +45,8 @@ GROUP_SESSION_MS_MAX: Final = "group.consumer.max.session.timeout.ms"
 GROUP_HEARTBEAT_MS: Final = "group.consumer.heartbeat.interval.ms"
 GROUP_ASSIGNOR: Final = "group.consumer.assignor"
 OFFSETS_RETENTION_MINUTES: Final = "offsets.retention.minutes"
+TRANSACTION_TIMEOUT_MS_MAX: Final = "transaction.max.timeout.ms"
+TRANSACTIONAL_ID_EXPIRATION_MS: Final = "transactional.id.expiration.ms"
 CLOCK_SKEW_MAX_MS: Final = "clock.skew.max.ms"
 CLOCK_CONFIRMED_MS: Final = "clock.confirmed.ms"
 
@@ -374,10 +376,35 @@ _GROUP_SETTINGS: Final = (
     ),
 )
 
+_TRANSACTION_SETTINGS: Final = (
+    Setting(
+        name=TRANSACTION_TIMEOUT_MS_MAX,
+        kind=Kind.NUMBER,
+        default=str(HOUR_MS // 4),
+        scopes=_CLUSTER,
+        lowest=1,
+        highest=DAY_MS,
+        documentation="The longest timeout that a transactional producer may ask for. A "
+        "transaction that is open for longer than its producer's timeout is aborted: until then it "
+        "holds readers of committed records back.",
+    ),
+    Setting(
+        name=TRANSACTIONAL_ID_EXPIRATION_MS,
+        kind=Kind.NUMBER,
+        default=str(7 * DAY_MS),
+        scopes=_CLUSTER,
+        lowest=1,
+        highest=100 * 365 * DAY_MS,
+        documentation="A transactional id that nobody used for so long is forgotten, unless a "
+        "transaction of it is open, prepared or ending.",
+    ),
+)
+
 CATALOGUE: Final[dict[str, Setting]] = {
     setting.name: setting
     for setting in sorted(
-        (*_TOPIC_SETTINGS, *_CLUSTER_SETTINGS, *_GROUP_SETTINGS), key=lambda each: each.name
+        (*_TOPIC_SETTINGS, *_CLUSTER_SETTINGS, *_GROUP_SETTINGS, *_TRANSACTION_SETTINGS),
+        key=lambda each: each.name,
     )
 }
 

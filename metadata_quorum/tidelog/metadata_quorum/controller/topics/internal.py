@@ -3,7 +3,8 @@
 Pure. Owns their settings and the rule that a reserved name only ever gets the topic that the
 formatting of the cluster has announced: whoever asks for it first, it comes out the same. It must
 never lower the number of replicas that was decided then. `__groups` holds what the coordinators of
-groups know; the other names are kept free for coordinators that later releases bring.
+groups know, `__transactions` what those of transactions know; the other names are kept free for
+coordinators that later releases bring.
 """
 
 from collections.abc import Mapping
@@ -12,7 +13,7 @@ from typing import Final
 import msgspec
 
 from tidelog.metadata.image.image import Image
-from tidelog.metadata.internal_topics import GROUPS_TOPIC
+from tidelog.metadata.internal_topics import GROUPS_TOPIC, TRANSACTIONS_TOPIC
 from tidelog.metadata.settings import catalogue
 from tidelog.wire.batch.limits import BATCH_BYTES_MAX
 from tidelog.wire.errors import ErrorCode, TidelogError
@@ -21,13 +22,15 @@ SEGMENT_BYTES: Final = 4 * 1024 * 1024
 """Only closed segments are compacted, and a new coordinator reads all that is left: so much is read
 in a second or two."""
 
+_OF_COORDINATORS: Final[Mapping[str, str]] = {
+    catalogue.CLEANUP_POLICY: "compact",
+    catalogue.FLUSH: "sync",
+    catalogue.MAX_MESSAGE_BYTES: str(BATCH_BYTES_MAX),
+    catalogue.SEGMENT_BYTES: str(SEGMENT_BYTES),
+}
 _SETTINGS: Final[Mapping[str, Mapping[str, str]]] = {
-    GROUPS_TOPIC: {
-        catalogue.CLEANUP_POLICY: "compact",
-        catalogue.FLUSH: "sync",
-        catalogue.MAX_MESSAGE_BYTES: str(BATCH_BYTES_MAX),
-        catalogue.SEGMENT_BYTES: str(SEGMENT_BYTES),
-    },
+    GROUPS_TOPIC: _OF_COORDINATORS,
+    TRANSACTIONS_TOPIC: _OF_COORDINATORS,
 }
 """Of those that this release writes."""
 

@@ -1,0 +1,1 @@
+"""CoordinatorService: which broker coordinates a group or a transactional id."""

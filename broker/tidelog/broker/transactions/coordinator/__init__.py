@@ -1,0 +1,1 @@
+"""What stands around the pure coordinators of transactions: their logs, tasks, ids and markers."""
