@@ -126,6 +126,17 @@ def test_a_full_disk_explains_no_failed_one() -> None:
     world.close()
 
 
+@pytest.mark.parametrize("is_undone", [False, True])
+def test_a_node_that_died_of_damage_is_not_accused_once_that_was_undone(*, is_undone: bool) -> None:
+    """Without the word, the node would seem to have refused bytes that are whole."""
+    world = World(1)
+    kept = keeper(world)
+    kept.report(TidelogError(ErrorCode.STORAGE_CORRUPT, tried="recover", happened="a flipped bit"))
+    kept.restart(is_undone=is_undone)
+    assert bool(kept.violations) is not is_undone
+    world.close()
+
+
 def test_a_refusal_that_nobody_retrieves_is_a_violation() -> None:
     run = SkeletonRun(0)
 

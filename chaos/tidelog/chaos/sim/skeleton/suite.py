@@ -251,7 +251,7 @@ class SkeletonRun:
         world = self.world
         undone = sum(medium.unflip() for medium in self._media)
         if undone or any(medium.is_failed for medium in self._media):
-            self._keeper.restart()
+            self._keeper.restart(is_undone=bool(undone))
         process = world.machine("judge").start("judge", _wait)
         judge = LogClient(process.ports, self.history, name="judge", address=ADDRESS)
         until_ns = world.loop.now_ns + _LIVENESS_NS

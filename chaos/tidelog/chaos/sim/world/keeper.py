@@ -69,8 +69,11 @@ class Keeper:
                 await sleep_ns(self._world.loop, self._random.between(*_RESTART_NS))
                 self.restart()
 
-    def restart(self) -> None:
-        """Kill what is left, repair what an operator would, start again."""
+    def restart(self, *, is_undone: bool = False) -> None:
+        """Kill what is left, repair what an operator would, start again.
+
+        `is_undone`: the damage that it may have died of was undone since.
+        """
         error = self._trouble or self._exit_error()
         self._trouble = None
         self.process.kill()
@@ -78,7 +81,7 @@ class Keeper:
             self._machine.crash()
         if error is not None:
             self._check_cause(error)
-        if error is not None and error.code is ErrorCode.STORAGE_CORRUPT:
+        if error is not None and error.code is ErrorCode.STORAGE_CORRUPT and not is_undone:
             self._restore(error)
         elif error is not None and error.code is ErrorCode.STORAGE_NOT_FORMATTED:
             # What an interrupted formatting has left rotted: it is somebody's data by its looks.
