@@ -4,6 +4,7 @@ Owns what each message means. Requests are checked as they are read, since they 
 answers are taken as they are. It must never decide anything of a group.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 from tidelog.contract.errors import ReadError, error_in, fill_error, read_error
@@ -15,7 +16,7 @@ from tidelog.contract.partitions import (
     validate_partition,
     validate_partitions,
 )
-from tidelog.v1 import errors_pb2, groups_pb2
+from tidelog.v1 import errors_pb2, groups_pb2, transactions_pb2
 from tidelog.wire.calls.groups import (
     AssignedPartition,
     Assignor,
@@ -26,11 +27,12 @@ from tidelog.wire.calls.groups import (
     Heartbeat,
     HeartbeatAnswer,
     OffsetToCommit,
+    SendOffsets,
     StoredOffset,
     Subscription,
 )
 from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import LeaderEpoch, Offset, PartitionKey
+from tidelog.wire.ids import LeaderEpoch, Offset, PartitionKey, ProducerEpoch, ProducerId
 from tidelog.wire.refusals import invalid
 
 GROUP_HEARTBEAT: Final = "/tidelog.v1.GroupService/GroupHeartbeat"
@@ -186,13 +188,7 @@ def read_commit(message: groups_pb2.CommitOffsetsRequest, *, partitions_max: int
     refuse_too_many(len(message.offsets), partitions_max, tried=tried)
     offsets = tuple(read_offset(each, tried=tried) for each in message.offsets)
     refuse_twice([each.key for each in offsets], tried=tried)
-    for place, each in enumerate(offsets):
-        if each.committed_offset < 0:
-            raise invalid(
-                tried,
-                f"offset {each.committed_offset} of partition {each.key.partition}, at place "
-                f"{place} of the request, is below 0",
-            )
+    _refuse_below_zero(offsets, tried=tried)
     return CommitOffsets(
         group=message.group,
         member_id=message.member_id,
@@ -201,7 +197,19 @@ def read_commit(message: groups_pb2.CommitOffsetsRequest, *, partitions_max: int
     )
 
 
-def read_offset(message: groups_pb2.OffsetCommit, *, tried: str) -> OffsetToCommit:
+def _refuse_below_zero(offsets: Sequence[OffsetToCommit], *, tried: str) -> None:
+    for place, each in enumerate(offsets):
+        if each.committed_offset < 0:
+            raise invalid(
+                tried,
+                f"offset {each.committed_offset} of partition {each.key.partition}, at place "
+                f"{place} of the request, is below 0",
+            )
+
+
+def read_offset(
+    message: groups_pb2.OffsetCommit | transactions_pb2.TransactionOffset, *, tried: str
+) -> OffsetToCommit:
     """How far one partition was read."""
     return OffsetToCommit(
         key=validate_partition(message.topic_id, message.partition, tried=tried),
@@ -229,6 +237,29 @@ def read_commit_answer(
     return error_in(message.error, read) or CommitAnswer(
         errors=tuple(error_in(each.error, read) for each in message.results),
         throttle_ms=message.throttle_ms,
+    )
+
+
+# -- offsets in a transaction ---------------------------------------------------------------------
+
+
+def read_send_offsets(
+    message: transactions_pb2.SendOffsetsRequest, *, partitions_max: int
+) -> SendOffsets:
+    """How far a group has read; no partition is named twice, no offset is below 0."""
+    tried = f"send offsets of group {message.group} to transaction {message.transactional_id}"
+    refuse_too_many(len(message.offsets), partitions_max, tried=tried)
+    offsets = tuple(read_offset(each, tried=tried) for each in message.offsets)
+    refuse_twice([each.key for each in offsets], tried=tried)
+    _refuse_below_zero(offsets, tried=tried)
+    return SendOffsets(
+        transactional_id=message.transactional_id,
+        producer_id=ProducerId(message.identity.producer_id),
+        producer_epoch=ProducerEpoch(message.identity.producer_epoch),
+        group=message.group,
+        member_id=message.member_id,
+        member_epoch=message.member_epoch,
+        offsets=offsets,
     )
 
 

@@ -135,6 +135,7 @@ def build_broker_methods(
         **handlers.group_admin.table(),
         **handlers.transaction_admin.table(),
         **handlers.transactions.table(),
+        "/tidelog.v1.TransactionService/SendOffsets": handlers.members.send_offsets,
         DELETE_RECORDS: TrimRpc(handlers.trim).delete_records,
     }
     streams: dict[str, StreamHandler] = {

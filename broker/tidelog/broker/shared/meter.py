@@ -142,6 +142,8 @@ class Meter:
         """Members that are none any more, by the reason."""
         self.committed_offsets = 0
         """Of one partition each."""
+        self.sent_offsets = 0
+        """To transactions; of one partition each."""
         self.commit_refusals: dict[str, int] = {}
         """Of one partition each, by the code told."""
 

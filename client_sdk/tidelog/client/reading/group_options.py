@@ -43,6 +43,7 @@ def settings_of(options: ConsumerOptions) -> GroupSettings:
         max_poll_interval_ms=options.max_poll_interval_ms,
         max_poll_records=options.max_poll_records,
         request_timeout_ms=options.request_timeout_ms,
+        default_api_timeout_ms=options.default_api_timeout_ms,
     )
 
 

@@ -390,6 +390,38 @@ def test_a_stream_that_cannot_begin_says_in_time_what_is_missing(phase: str) -> 
     assert "2 is dead" in ended.error.happened
 
 
+def test_a_partition_that_a_transaction_holds_ends_its_stream_after_a_while_by_name() -> None:
+    """Trap 16: the others are read meanwhile, and nobody waits for ever without a word."""
+    stream = Stream()
+    stream.pass_time(0)
+    stream.answer(assigned(P0, P1))
+    held = TidelogError(
+        ErrorCode.CONCURRENT_TRANSACTIONS, tried="read", happened="transaction `pay` has sent it"
+    )
+    bounds = Bounds(
+        committed_offset=Offset(5), log_start_offset=Offset(0), high_watermark=Offset(9)
+    )
+    while stream.count(EndStream) == 0:
+        assert stream.now_ms <= limits.UNDECIDED_MS + limits.NOT_READY_MS, "it waits for ever"
+        asked = stream.last(FindPositions)
+        assert isinstance(asked, FindPositions)
+        assert asked.request is not None
+        assert asked.request.require_stable
+        found = {key: held if key == P0 else bounds for key in asked.keys}
+        before = stream.count(SendHeartbeat)
+        stream.take(stream.core.on_positions(asked.keys, found, stream.now_ms))
+        stream.pass_time(limits.RETRY_MS)
+        if stream.count(SendHeartbeat) > before:
+            stream.answer(assigned(P0, P1))
+        if stream.count(EndStream) == 0:
+            assert stream.wanted().keys() == {P1}, "the other one is read meanwhile"
+    assert stream.now_ms >= limits.UNDECIDED_MS
+    ended = stream.last(EndStream)
+    assert isinstance(ended, EndStream)
+    assert ended.error.code is ErrorCode.CONCURRENT_TRANSACTIONS
+    assert "transaction `pay`" in ended.error.happened
+
+
 def test_a_stream_whose_coordinator_does_not_even_refuse_ends_as_well() -> None:
     stream = Stream()
     stream.pass_time(0)

@@ -16,6 +16,7 @@ from tidelog.broker.replicas.replicas import Replicas
 from tidelog.broker.shared.events import EventLog
 from tidelog.broker.shared.meter import Meter
 from tidelog.broker.shared.node_time import HouseTime
+from tidelog.broker.transactions.state.places import TRANSACTIONS
 from tidelog.metadata.image.image import Image
 from tidelog.ports import Clock
 from tidelog.wire.errors import TidelogError
@@ -51,6 +52,10 @@ class GroupCoordinators(PartitionCoordinators[GroupCoordinator]):
         self._topics: tuple[GroupTopic, ...] = ()
         self._brokers: Mapping[BrokerId, BrokerState] = {}
         self._settings = settings_of(self._image)
+
+    def check_transactions_on(self, *, tried: str) -> None:
+        """NOT_IMPLEMENTED while the cluster runs without transactions."""
+        TRANSACTIONS.check_on(self._replicas.applied, tried=tried)
 
     def _follow_image(self, before: Image, image: Image) -> None:
         self._follow_topics(before, image)

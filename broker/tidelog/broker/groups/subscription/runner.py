@@ -229,7 +229,7 @@ class SubscriptionRunner:
     async def _find(self, effect: FindPositions) -> None:
         found: Mapping[PartitionKey, Bounds | TidelogError] | TidelogError
         try:
-            committed = dict.fromkeys(effect.keys, -1)
+            committed: dict[PartitionKey, int | TidelogError] = dict.fromkeys(effect.keys, -1)
             if effect.request is not None:
                 answer = await self._group.fetch_offsets(effect.request)
                 committed |= {key: _committed_offset(stored) for key, stored in answer.offsets}
@@ -331,13 +331,17 @@ def _answers_in(told: ForClient) -> int:
     return 1 + len(told.failures) if isinstance(told, SendAcknowledged) else 0
 
 
-def _committed_offset(stored: StoredOffset | TidelogError | None) -> int:
+def _committed_offset(stored: StoredOffset | TidelogError | None) -> int | TidelogError:
     if isinstance(stored, TidelogError):
-        raise stored
+        return stored
     return -1 if stored is None else stored.committed_offset
 
 
-def _bounds(committed_offset: int, held: OwnOffsets | TidelogError) -> Bounds | TidelogError:
+def _bounds(
+    committed_offset: int | TidelogError, held: OwnOffsets | TidelogError
+) -> Bounds | TidelogError:
+    if isinstance(committed_offset, TidelogError):
+        return committed_offset
     if isinstance(held, TidelogError):
         return held
     return Bounds(

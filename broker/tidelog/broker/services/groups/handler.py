@@ -19,6 +19,8 @@ from tidelog.wire.calls.groups import (
     FetchOffsetsAnswer,
     Heartbeat,
     HeartbeatAnswer,
+    SendOffsets,
+    SendOffsetsAnswer,
 )
 from tidelog.wire.errors import TidelogError
 from tidelog.wire.group_names import validate_group_name
@@ -28,7 +30,8 @@ AnswerT = TypeVar("AnswerT")
 
 
 class GroupsHandler:
-    """The three calls of GroupService."""
+    """The three calls of GroupService, and the one of TransactionService that a group's
+    coordinator answers."""
 
     def __init__(
         self, coordinators: GroupCoordinators, meter: Meter, name_of: Callable[[TopicId, int], str]
@@ -56,6 +59,22 @@ class GroupsHandler:
                 errors.append(self._named(error, offset.key))
         return msgspec.structs.replace(answer, errors=tuple(errors))
 
+    async def send_offsets(self, request: SendOffsets) -> SendOffsetsAnswer:
+        """Make offsets part of a transaction: all of them, or none."""
+        tried = f"send offsets to transaction `{request.transactional_id}`"
+        self._coordinators.check_transactions_on(tried=tried)
+        try:
+            answer = await self._ask(request.group, request, SendOffsetsAnswer)
+        except TidelogError as error:
+            count(self._meter.commit_refusals, error.code.name)
+            text = error.tried + error.happened
+            for offset in request.offsets:
+                if str(offset.key) in text:
+                    raise self._named(error, offset.key) from None
+            raise
+        self._meter.sent_offsets += len(request.offsets)
+        return answer
+
     def _named(self, error: TidelogError, key: PartitionKey) -> TidelogError:
         """The coordinator knows topics by their ids."""
         name = self._name_of(key.topic_id, key.partition)
@@ -64,7 +83,15 @@ class GroupsHandler:
 
     async def fetch(self, request: FetchOffsets) -> FetchOffsetsAnswer:
         """Tell how far it has read."""
-        return await self._ask(request.group, request, FetchOffsetsAnswer)
+        answer = await self._ask(request.group, request, FetchOffsetsAnswer)
+        if not request.require_stable:
+            return answer
+        return FetchOffsetsAnswer(
+            offsets=tuple(
+                (key, self._named(found, key) if isinstance(found, TidelogError) else found)
+                for key, found in answer.offsets
+            )
+        )
 
     async def _ask(
         self, group: str, request: AnyRequest, kind: type[AnswerT], caller: Caller = NOBODY

@@ -11,14 +11,15 @@ from tidelog.contract.groups import (
     read_commit,
     read_fetch,
     read_heartbeat,
+    read_send_offsets,
 )
 from tidelog.ports import RequestContext
-from tidelog.v1 import groups_pb2
+from tidelog.v1 import groups_pb2, transactions_pb2
 from tidelog.wire.errors import TidelogError
 
 
 class GroupRpc:
-    """The service's three methods."""
+    """The service's three methods, and SendOffsets of TransactionService."""
 
     def __init__(self, handler: GroupsHandler) -> None:
         self._handler = handler
@@ -40,6 +41,18 @@ class GroupRpc:
         del context
         asked = groups_pb2.FetchOffsetsRequest.FromString(message)
         return (await self.answer_fetch(asked)).SerializeToString()
+
+    async def send_offsets(self, context: RequestContext, message: bytes) -> bytes:
+        """`SendOffsets`."""
+        del context
+        asked = transactions_pb2.SendOffsetsRequest.FromString(message)
+        response = transactions_pb2.SendOffsetsResponse()
+        request = read_send_offsets(asked, partitions_max=PARTITIONS_PER_GROUP_MAX)
+        try:
+            await self._handler.send_offsets(request)
+        except TidelogError as error:
+            fill_group_error(response.error, error)
+        return response.SerializeToString()
 
     async def answer_heartbeat(
         self, caller: Caller, asked: groups_pb2.GroupHeartbeatRequest
@@ -68,7 +81,7 @@ class GroupRpc:
     async def answer_fetch(
         self, asked: groups_pb2.FetchOffsetsRequest
     ) -> groups_pb2.FetchOffsetsResponse:
-        """What was committed. `require_stable` is always met: there are no transactions."""
+        """What was committed."""
         response = groups_pb2.FetchOffsetsResponse()
         request = read_fetch(asked, partitions_max=PARTITIONS_PER_GROUP_MAX)
         try:

@@ -73,6 +73,7 @@ _KINDS: Final[Mapping[str, _Kind]] = {
     "/tidelog.v1.SubscribeService/Subscribe": _Kind(fetches=True),
     "/tidelog.v1.GroupService/CommitOffsets": _Kind(tell=_tell_commit),
     "/tidelog.v1.GroupService/FetchOffsets": _Kind(),
+    "/tidelog.v1.TransactionService/SendOffsets": _Kind(),
     "/tidelog.v1.MetadataService/GetMetadata": _Kind(),
     "/tidelog.v1.MetadataService/ListOffsets": _Kind(),
 }

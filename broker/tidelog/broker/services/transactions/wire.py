@@ -12,7 +12,6 @@ from tidelog.broker.transactions.state.messages import (
 from tidelog.broker.transactions.state.states import Decision
 from tidelog.ports import RequestContext, UnaryHandler
 from tidelog.v1 import transactions_pb2
-from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import ProducerEpoch, ProducerId
 from tidelog.wire.refusals import invalid
 
@@ -23,7 +22,7 @@ _DECISIONS = {
 
 
 class TransactionRpc:
-    """The service's methods."""
+    """The service's methods, but for the one that coordinators of groups answer."""
 
     def __init__(self, handler: TransactionsHandler) -> None:
         self._handler = handler
@@ -36,7 +35,6 @@ class TransactionRpc:
             f"{service}/EndTransaction": self.end,
             f"{service}/PrepareTransaction": self.prepare,
             f"{service}/DecidePrepared": self.decide,
-            f"{service}/SendOffsets": self.send_offsets,
         }
 
     async def init(self, context: RequestContext, message: bytes) -> bytes:
@@ -94,15 +92,6 @@ class TransactionRpc:
             )
         )
         return transactions_pb2.DecidePreparedResponse().SerializeToString()
-
-    async def send_offsets(self, context: RequestContext, message: bytes) -> bytes:
-        """`SendOffsets`."""
-        del context, message
-        raise TidelogError(
-            ErrorCode.NOT_IMPLEMENTED,
-            tried="add a group's offsets to a transaction",
-            happened="this release takes no offsets in a transaction",
-        )
 
 
 def read_identity(message: transactions_pb2.TransactionalIdentity) -> Identity:

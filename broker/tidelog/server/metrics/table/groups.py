@@ -45,6 +45,10 @@ GROUPS: Final[Rows] = {
         of_records(lambda meter: meter.commit_refusals),
         "code",
     ),
+    "tidelog_group_sent_offsets": counter(
+        "Offsets that were sent to transactions; they are committed with them or not at all.",
+        of_records(lambda meter: meter.sent_offsets),
+    ),
     "tidelog_group_lag_records": gauge(
         "Records that are committed by producers and not read by the group, over all of its "
         "partitions; looked at every 5 seconds. Of the 1,000 groups that lag most.",

@@ -107,7 +107,7 @@ class LookupWanted(msgspec.Struct, frozen=True, kw_only=True):
     deadline_ns: int | None
     """None: as long as the member owns them."""
     is_start: bool
-    """Reading goes on from there: offsets of transactions in progress are waited for."""
+    """Reading goes on from there."""
 
 
 class LeaveWanted(msgspec.Struct, frozen=True, kw_only=True):

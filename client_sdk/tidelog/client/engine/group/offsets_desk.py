@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from itertools import islice
 
 import msgspec
+from msgspec.structs import replace
 
 from tidelog.client.engine.cluster.backoff import NS_PER_MS, Backoff
 from tidelog.client.engine.cluster.topics import UNKNOWN_TOPIC_GRACE_MS
@@ -99,7 +100,16 @@ class Commit:
 class Lookup:
     """One question of the user's side, until every partition is answered."""
 
-    __slots__ = ("deadline_ns", "failures", "is_start", "left", "number", "reason", "retry_at_ns")
+    __slots__ = (
+        "deadline_ns",
+        "failures",
+        "is_start",
+        "left",
+        "number",
+        "reason",
+        "retry_at_ns",
+        "undecided_since_ns",
+    )
 
     def __init__(
         self,
@@ -117,6 +127,9 @@ class Lookup:
         self.retry_at_ns = 0
         self.reason = Reason()
         """Why there is no answer yet: its own tries, and the searches for the coordinator."""
+        self.undecided_since_ns: dict[PartitionKey, int] = {}
+        """Partitions for which a transaction in progress has sent an offset, and since when the
+        coordinator has said so."""
 
 
 class _CommitsSent(msgspec.Struct, frozen=True):
@@ -231,7 +244,7 @@ class OffsetsDesk:
             lookup.reason.note(error)
         else:
             self._coordinator.works()
-            self._take(lookup, message.offsets)
+            self._take(lookup, message.offsets, now_ns)
         if lookup.left:
             lookup.failures += 1
             lookup.retry_at_ns = now_ns + self._backoff.delay_ns(lookup.failures)
@@ -241,20 +254,42 @@ class OffsetsDesk:
         for lookup in self.lookups:
             lookup.reason.note(error)
 
-    def _take(self, lookup: Lookup, offsets: tuple[CommittedOffset, ...]) -> None:
+    def _take(self, lookup: Lookup, offsets: tuple[CommittedOffset, ...], now_ns: int) -> None:
         found: list[CommittedOffset] = []
         for each in offsets:
-            if each.error is not None and each.error.retriable:
+            given_up = self._given_up(lookup, each, now_ns)
+            if given_up is None and each.error is not None and each.error.retriable:
                 lookup.reason.note(each.error)
                 continue
             asked = lookup.left.pop(each.key, None)
             if asked is not None:
-                found.append(each)
+                found.append(given_up or each)
         if not lookup.left:
             self.lookups.remove(lookup)
         if found or not lookup.left:
             news = OffsetsFound(number=lookup.number, offsets=tuple(found), is_last=not lookup.left)
             self._effects.append(Tell(news=news))
+
+    def _given_up(
+        self, lookup: Lookup, found: CommittedOffset, now_ns: int
+    ) -> CommittedOffset | None:
+        """A partition is asked for again while a transaction holds it, but not for ever: what to
+        say then; None: go on. A lookup of the user's ends by its own deadline; one that says where
+        to begin has none."""
+        why = found.error
+        if why is None or why.code is not ErrorCode.CONCURRENT_TRANSACTIONS:
+            return None
+        since_ns = lookup.undecided_since_ns.setdefault(found.key, now_ns)
+        waited_ms = (now_ns - since_ns) // NS_PER_MS
+        if lookup.deadline_ns is not None or waited_ms < self._settings.default_api_timeout_ms:
+            return None
+        error = TidelogError(
+            ErrorCode.DEADLINE_EXCEEDED,
+            tried=self._of_group("find where to begin with the partitions"),
+            happened=_not_in_time(why),
+            hint=f"poll() again to wait for longer. {why.hint}",
+        )
+        return replace(found, error=error)
 
     def _on_error(self, address: str, error: TidelogError, now_ns: int) -> None:
         if is_elsewhere(error):
@@ -328,7 +363,9 @@ class OffsetsDesk:
             member_id=member_id if lookup.is_start else "",
             member_epoch=member_epoch if lookup.is_start and member_id else -1,
             partitions=tuple(islice(lookup.left.values(), OFFSETS_PER_REQUEST_MAX)),
-            require_stable=lookup.is_start,
+            # As Kafka's consumers since 2.5: to go on from an offset that a transaction is about
+            # to replace is to process records twice.
+            require_stable=True,
         )
         self.lookup_sent = request, lookup
         self._effects.append(request)

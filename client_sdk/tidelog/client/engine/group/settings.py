@@ -26,3 +26,5 @@ class GroupSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_poll_interval_ms: int = 300_000
     max_poll_records: int = 500
     request_timeout_ms: int = 30_000
+    default_api_timeout_ms: int = 60_000
+    """For so long a member that begins waits for a transaction, before it says for which."""

@@ -32,6 +32,9 @@ TOPICS_MS: Final = 2_000
 NOT_READY_MS: Final = 10_000
 """How long a stream may have nothing to tell its client, because it is no member or does not know
 where to begin: then it ends and says what is missing."""
+UNDECIDED_MS: Final = 60_000
+"""How long one partition of a stream that reads others may wait for a transaction to be decided:
+then the stream ends and names it."""
 NOT_STORED_MS: Final = 10_000
 """How long no acknowledgement may come to be stored before the first is answered with what is
 missing."""

@@ -36,6 +36,8 @@ class Partition(msgspec.Struct, kw_only=True):
     """It is known where to begin, and that is committed where nothing was."""
     is_finding: bool = False
     """It is being asked where to begin."""
+    undecided_since_ms: int = -1
+    """Since when a transaction in progress holds where to begin; -1: none does."""
     needs_reset: bool = False
     """What was committed is not in the log any more."""
     is_leaving: bool = False

@@ -278,6 +278,7 @@ class Subscription:
                 keys=keys,
                 member_id=member.member_id,
                 member_epoch=member.epoch,
+                require_stable=True,
             )
         return [FindPositions(keys, request)]
 
@@ -298,8 +299,11 @@ class Subscription:
             if isinstance(bounds, TidelogError):
                 if not bounds.retriable and bounds.code not in _LOST:
                     return self._end(bounds)
+                if self._is_undecided_too_long(partition, bounds, now_ms):
+                    return self._end(self._undecided(partition, bounds))
                 self._find_due_ms, self._missing = now_ms + limits.RETRY_MS, bounds
                 continue
+            partition.undecided_since_ms = -1
             start = self._start(partition, bounds)
             if start is None:
                 return self._end(self._no_offset(partition))
@@ -573,6 +577,25 @@ class Subscription:
             # Whoever has read knows the batch, and not by which name its topic is subscribed.
             go_on_at=error.go_on_at
             and error.go_on_at._replace(topic=partition.topic, partition=partition.key.partition),
+        )
+
+    def _is_undecided_too_long(
+        self, partition: Partition, error: TidelogError, now_ms: int
+    ) -> bool:
+        if error.code is not ErrorCode.CONCURRENT_TRANSACTIONS:
+            partition.undecided_since_ms = -1
+            return False
+        if partition.undecided_since_ms < 0:
+            partition.undecided_since_ms = now_ms
+        return now_ms - partition.undecided_since_ms >= limits.UNDECIDED_MS
+
+    def _undecided(self, partition: Partition, error: TidelogError) -> TidelogError:
+        return TidelogError(
+            error.code,
+            tried=f"begin to read {partition.topic}-{partition.key.partition} "
+            f"for group `{self._begin.group}`",
+            happened=f"not possible for {limits.UNDECIDED_MS} ms: {error.happened}",
+            hint=error.hint,
         )
 
     def _no_offset(self, partition: Partition) -> TidelogError:
