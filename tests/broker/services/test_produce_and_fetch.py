@@ -107,7 +107,7 @@ def test_a_batch_that_is_not_right_is_refused_and_nothing_is_stored() -> None:
             ErrorCode.UNKNOWN_LEADER_EPOCH: [old_epoch],
             ErrorCode.UNKNOWN_TOPIC_ID: [partition_batch(bytes(16), 0, good)],
             ErrorCode.UNKNOWN_PARTITION: [partition_batch(topic_id, 2, good)],
-            ErrorCode.NOT_IMPLEMENTED: [
+            ErrorCode.INVALID_ARGUMENT: [
                 partition_batch(
                     topic_id,
                     0,
@@ -118,9 +118,7 @@ def test_a_batch_that_is_not_right_is_refused_and_nothing_is_stored() -> None:
                         base_sequence=0,
                         is_transactional=True,
                     ),
-                )
-            ],
-            ErrorCode.INVALID_ARGUMENT: [
+                ),
                 partition_batch(topic_id, 0, encode_batch([(1, None, b"", ())], is_control=True)),
                 partition_batch(topic_id, 0, marked(good, APPEND_TIME_BIT)),
                 partition_batch(topic_id, 0, marked(good, DELETE_HORIZON_BIT)),

@@ -21,7 +21,6 @@ from tidelog.wire.errors import ErrorCode, TidelogError
 
 CALL_MS = 60_000
 NOT_SERVED = {
-    "MarkerService",
     "StagedPublishService",
     "StagedTransferService",
 }

@@ -101,6 +101,7 @@ class Replicas(ReplicaWatchers):
             on_advanced=self._on_advanced,
             on_moved=self._on_moved,
             on_stopped=self._lives.note_stopped,
+            on_verify=self._on_verify,
         )
         for directory in self.directories:
             logs = await directory.open(wanted.get(directory, {}), summary, events)

@@ -130,6 +130,15 @@ class Meter:
         self.produced_bytes = 0
         self.produce_refusals: dict[str, int] = {}
         """Batches that were not stored, or of which that is not known, by the code told."""
+        self.verifications = 0
+        """Questions to coordinators, each about one transaction and the partitions that it is about
+        to touch here."""
+        self.verification_refusals: dict[str, int] = {}
+        """Of them, those that were not answered with yes, by the code told."""
+        self.markers_written = 0
+        """Markers that were committed here, or were there already, as coordinators were told."""
+        self.marker_refusals: dict[str, int] = {}
+        """Markers that were refused, by the code told."""
         self.fetched_bytes = 0
         """Of batches, as they are stored."""
         self.fetch_refusals: dict[str, int] = {}

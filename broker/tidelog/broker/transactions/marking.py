@@ -51,14 +51,16 @@ class MarkerObserver(Protocol):
         ...
 
     async def marker_committed(
-        self, key: PartitionKey, producer_id: int, decision: Decision, marker_offset: int
+        self, key: PartitionKey, identity: Identity, decision: Decision, marker_offset: int
     ) -> None:
         """Returns once what was committed or aborted shows, so that whoever reads after the
         coordinator has finished sees it (KAFKA-17507). Told once for each attempt of the
-        coordinator, hence perhaps twice for one marker, and also of a marker that ended nothing.
+        coordinator, hence perhaps twice for one marker and perhaps late, and also of a marker that
+        ended nothing, and of one that ends a hanging transaction.
 
-        `marker_offset`: where the marker stands; of one that was there before, an offset at or
-        above it. Raises a `TidelogError` where this broker does not own the partition any more;
-        the coordinator of the transaction asks again.
+        `identity`: with the epoch of the end. `marker_offset`: where the marker stands; of one that
+        was there before, an offset at or above it. Raises a `TidelogError` where this broker does
+        not own the partition any more, or not yet: it is the partition's answer, and the
+        coordinator of the transaction asks again.
         """
         ...

@@ -17,6 +17,7 @@ from tidelog.v1 import (
     broker_peer_pb2,
     broker_session_pb2,
     controller_pb2,
+    marker_pb2,
     metadata_stream_pb2,
     quorum_pb2,
     replica_pb2,
@@ -34,6 +35,7 @@ REPLICA_FILES: Final = (
     replica_pb2.DESCRIPTOR,
     broker_peer_pb2.DESCRIPTOR,
     transaction_coordinator_pb2.DESCRIPTOR,
+    marker_pb2.DESCRIPTOR,
 )
 """Every service in these files is served whole by a broker."""
 

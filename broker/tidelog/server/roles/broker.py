@@ -25,6 +25,7 @@ from tidelog.metadata_quorum.stream.controller_client import ControllerClient
 from tidelog.metadata_quorum.stream.session_client import BrokerSession
 from tidelog.ports import Disk, Host, Method, Random, TaskScope
 from tidelog.server.events import log as log_events
+from tidelog.server.roles.broker_admission import BrokerAdmission
 from tidelog.server.roles.broker_contact import ContactWatch
 from tidelog.server.roles.broker_groups import BrokerGroups
 from tidelog.server.roles.broker_replication import BrokerReplication
@@ -58,6 +59,7 @@ class BrokerRole:
         replication: BrokerReplication,
         groups: BrokerGroups,
         transactions: BrokerTransactions,
+        admission: BrokerAdmission,
         producer_ids: ProducerIds,
         client_methods: Mapping[str, Method],
         cluster_methods: Mapping[str, Method],
@@ -77,6 +79,7 @@ class BrokerRole:
         self.replication: Final = replication
         self.groups: Final = groups
         self.transactions: Final = transactions
+        self.admission: Final = admission
         self._producer_ids = producer_ids
         self.client_methods: Final = client_methods
         """What clients may ask, by full name."""
@@ -162,6 +165,7 @@ class BrokerRole:
         self.replication.start(scope)
         self.groups.start(scope)
         self.transactions.start(scope)
+        self.admission.start(scope)
         session.want_unfence()
         await session.wait_unfenced()
 

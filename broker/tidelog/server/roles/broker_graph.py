@@ -19,6 +19,7 @@ from tidelog.broker.services.fetch.handler import FetchHandler
 from tidelog.broker.services.fetch.places import ReadPlaces
 from tidelog.broker.services.log_dirs.handler import LogDirsHandler
 from tidelog.broker.services.log_dirs.wire import LogDirsRpc
+from tidelog.broker.services.markers.handler import MarkerHandler
 from tidelog.broker.services.metadata.handler import MetadataHandler
 from tidelog.broker.services.middleware.metering import Metering
 from tidelog.broker.services.offsets.handler import OffsetsHandler
@@ -31,12 +32,13 @@ from tidelog.broker.services.records.handler import RecordsHandler
 from tidelog.broker.services.shared.leadership import Leadership
 from tidelog.broker.services.table import Handlers, build_broker_methods
 from tidelog.broker.services.topics.handler import AdminHandler
-from tidelog.broker.services.transactions.marker_calls import MarkersNotServed
+from tidelog.broker.transactions.asking import TransactionAsking
 from tidelog.metadata_quorum.stream.session_client import BrokerSession
 from tidelog.ports import Method
 from tidelog.server.ports.node import NodePorts
 from tidelog.server.roles.broker import RELEASE, BrokerRole
 from tidelog.server.roles.broker_addresses import BrokerAddresses
+from tidelog.server.roles.broker_admission import BrokerAdmission
 from tidelog.server.roles.broker_contact import Contact, ContactWatch
 from tidelog.server.roles.broker_groups import BrokerGroups
 from tidelog.server.roles.broker_replication import BrokerReplication
@@ -89,7 +91,9 @@ def build_broker(
     produce = _produce(on)
     produce_peers = _produce_peers(on)
     groups = _groups(on, fetch)
-    transactions = _transactions(on)
+    markers = _markers(on)
+    transactions = _transactions(on, markers)
+    admission = _admission(on, transactions.asking, markers)
     handlers = _handlers(
         on, replication, producer_ids, log_dirs, fetch, produce, produce_peers, groups, transactions
     )
@@ -108,6 +112,7 @@ def build_broker(
         replication=replication,
         groups=groups,
         transactions=transactions,
+        admission=admission,
         producer_ids=producer_ids,
         client_methods=_client_methods(on, handlers),
         cluster_methods={
@@ -116,6 +121,7 @@ def build_broker(
             **groups.methods(),
             **transactions.methods(),
             **transactions.admin.methods(),
+            **admission.methods(),
             **produce_peers.methods(produce),
         },
         rack=configuration.rack,
@@ -246,14 +252,31 @@ def _groups(on: _Foundation, fetch: FetchHandler) -> BrokerGroups:
     )
 
 
-def _transactions(on: _Foundation) -> BrokerTransactions:
+def _markers(on: _Foundation) -> MarkerHandler:
+    return MarkerHandler(on.replicas, on.clock_keeper.time, on.metadata.metadata, on.metering.meter)
+
+
+def _admission(
+    on: _Foundation, asking: TransactionAsking, markers: MarkerHandler
+) -> BrokerAdmission:
+    return BrokerAdmission(
+        on.replicas,
+        asking,
+        markers,
+        on.ports.clock,
+        on.metering.meter,
+        cluster_id=on.cluster_id,
+    )
+
+
+def _transactions(on: _Foundation, markers: MarkerHandler) -> BrokerTransactions:
     return BrokerTransactions(
         on.replicas,
         on.metadata.metadata,
         on.ports.network,
         on.ports.clock,
         on.metering.meter,
-        MarkersNotServed(),
+        markers,
         _blocks(on),
         on.metadata.source,
         time=on.clock_keeper.time,

@@ -31,7 +31,8 @@ Where a log begins and ends is marked before anything goes (trimming, cutting):
 
 Of several replicas one leads, and commits what all have that it waits for; the others follow, store
 what it has stored, and commit what it has committed (role_changes). Batches of idempotent producers
-are judged when they are planned (resends).
+are judged when they are planned (resends), those of transactions when they arrive and then again
+(transactional).
 
 A full disk cuts the round back, flushes the cut, refuses the round's batches and goes on; below the
 free-space floor appends are refused before it comes to that. Damage stops one partition. Any other
@@ -48,12 +49,14 @@ from tidelog.broker.directory.core import (
     role_changes,
     sealing,
     stopping,
+    transactional,
     trimming,
     writing,
 )
 from tidelog.broker.directory.core.messages import (
     AddPartition,
     AppendBatch,
+    AppendTransactional,
     CommitTo,
     Configure,
     CutEnded,
@@ -78,6 +81,8 @@ from tidelog.broker.directory.core.messages import (
     TrimHead,
     TruncateEnded,
     TruncateTail,
+    Verified,
+    VerifyTransaction,
     WriteEnded,
 )
 from tidelog.broker.directory.core.partition import Partition
@@ -192,6 +197,10 @@ def _on_message(state: DirectoryState, message: Message) -> None:
             flushing.on_flush_all(state)
         case AppendBatch():
             writing.on_append(state, message)
+        case AppendTransactional() | VerifyTransaction():
+            writing.on_append_all(state, transactional.on_arrival(state, message))
+        case Verified():
+            writing.on_append_all(state, transactional.on_verified(state, message))
         case Forget():
             role_changes.on_forget(state, message)
         case _:

@@ -7,7 +7,7 @@ that the round has left out. Stops 6 and 8 of a record's walk.
 from tidelog.broker.directory.core import stopping, trimming
 from tidelog.broker.directory.core.messages import AppendBatch, Flush, FlushEnded
 from tidelog.broker.directory.core.partition import Partition
-from tidelog.broker.directory.core.role_errors import node_stopping
+from tidelog.broker.directory.core.role_errors import node_stopping, not_taken
 from tidelog.broker.directory.core.state import DirectoryState
 from tidelog.wire.ids import Offset
 
@@ -99,3 +99,4 @@ def on_flush_all(state: DirectoryState) -> None:
     for partition in state.partitions.values():
         # No follower is listened to any more.
         stopping.refuse_commits(state, partition, node_stopping(partition.log.key))
+        stopping.refuse_verifying(state, partition, not_taken(partition.log.key))

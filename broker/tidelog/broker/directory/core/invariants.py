@@ -30,6 +30,9 @@ def check(state: DirectoryState) -> None:
         _check_partition(state, partition)
         for held in partition.held:
             assert held.key == key, "a held batch waits at its own partition"
+        if partition.verifying is not None and isinstance(partition.role, Following):
+            assert not partition.verifying, f"{key}: one that follows asks no coordinator"
+            assert not len(partition.verifying.admission), f"{key}: one that follows admits nobody"
     for key, offset in state.marks.flushed.items():
         assert key in state.partitions, f"{key}: a mark of what is not served"
         assert offset <= state.partitions[key].log.flushed_offset, f"{key}: a mark runs ahead"

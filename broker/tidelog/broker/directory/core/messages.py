@@ -118,6 +118,39 @@ class AppendBatch(msgspec.Struct, frozen=True, kw_only=True):
     that a compaction has left."""
     is_continued: bool = False
     """A copy that goes on behind the one before it: refused if that was."""
+    hangs_from: int = -1
+    """A marker for a transaction that no coordinator knows: where it begins; else -1."""
+
+
+class AppendTransactional(msgspec.Struct, frozen=True, kw_only=True):
+    """A checked batch of a transaction: it is appended once the transaction's coordinator has added
+    the partition, which is asked for where nobody has yet."""
+
+    append: AppendBatch
+    transactional_id: str
+    timeout_ms: int
+    """How long the coordinator may be asked."""
+
+
+class VerifyTransaction(msgspec.Struct, frozen=True, kw_only=True):
+    """Answered once batches of the transaction may be appended; without sequences."""
+
+    token: int
+    key: PartitionKey
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+
+
+class Verified(msgspec.Struct, frozen=True, kw_only=True):
+    """What the coordinator has answered to a `Verify`."""
+
+    key: PartitionKey
+    producer_id: int
+    ticket: int
+    error: TidelogError | None
+    """None: the partition is part of the transaction."""
 
 
 class Forget(msgspec.Struct, frozen=True, kw_only=True):
@@ -259,6 +292,9 @@ Message = (
     | RemovePartition
     | ReleasePartition
     | AppendBatch
+    | AppendTransactional
+    | VerifyTransaction
+    | Verified
     | Forget
     | RollSegment
     | TrimHead
@@ -361,6 +397,18 @@ class ReleaseFiles(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of it from now on, as long as it is not served."""
 
 
+class Verify(msgspec.Struct, frozen=True, kw_only=True):
+    """Ask the coordinator of the transactional id to add the partition to the transaction, then say
+    `Verified`. Several of one transaction may be asked at once."""
+
+    key: PartitionKey
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    ticket: int
+    timeout_ms: int
+
+
 class Appended(msgspec.Struct, frozen=True, kw_only=True):
     """The batch has met what its sender waits for: where it went. Whoever waits gets just this."""
 
@@ -420,6 +468,7 @@ Effect = (
     | RemoveFiles
     | RemoveDirectory
     | ReleaseFiles
+    | Verify
     | Appended
     | Written
     | Done

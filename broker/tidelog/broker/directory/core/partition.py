@@ -14,6 +14,7 @@ from bisect import bisect_right
 from collections import deque
 from typing import TYPE_CHECKING
 
+from tidelog.broker.directory.core.verifying import Verifying
 from tidelog.broker.log.state.log import UNKNOWN_EPOCH, PartitionLog
 from tidelog.metadata.settings.of_topics import TopicSettings
 from tidelog.wire.ids import BrokerId, LeaderEpoch, Offset
@@ -138,6 +139,7 @@ class Partition:
         "trim_epoch",
         "trim_offset",
         "trims",
+        "verifying",
     )
 
     def __init__(self, log: PartitionLog, settings: TopicSettings, *, is_sole: bool = True) -> None:
@@ -164,6 +166,8 @@ class Partition:
         """Whose leader decided that one."""
         self.cut: Cut | None = None
         self.is_removed = False
+        self.verifying: Verifying | None = None
+        """What is verified of transactions while this replica leads; None: nothing ever was."""
 
     # -- what it counts for ----------------------------------------------------------------------
 
@@ -242,6 +246,12 @@ class Partition:
     def leave_write(self) -> None:
         """The write in flight is over."""
         self.plan = None
+
+    def verify(self) -> Verifying:
+        """What is verified of transactions, from the first one on."""
+        if self.verifying is None:
+            self.verifying = Verifying()
+        return self.verifying
 
     def ask_roll(self) -> None:
         """The next segment is wanted."""

@@ -44,7 +44,7 @@ def plan_batch(partition: Partition, append: AppendBatch, round_: WriteRound) ->
         )
     if partition.plan is None:
         round_.join(plan)
-    plan.take(append, header, pieces, timestamp)
+    plan.take(append, header, pieces, timestamp, marker)
     append_time_ms = timestamp if is_append_time else NO_APPEND_TIME_MS
     round_.take(Planned(append, plan, header, plan.end_offset, append_time_ms, marker))
     return True

@@ -12,22 +12,46 @@ from tidelog.broker.directory.core.role_errors import indeterminate, node_stoppi
 from tidelog.broker.directory.core.rounds import Again, Awaiting, WriteRound
 from tidelog.broker.directory.core.stamping import NO_APPEND_TIME_MS
 from tidelog.broker.directory.core.state import DirectoryState
+from tidelog.broker.log.producer_state import NO_TRANSACTION, Producer
+from tidelog.wire.batch import BatchHeader
+from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import Offset
 
 
 def judge(partition: Partition, append: AppendBatch) -> Again | None:
     """The batch that this one is again; None: it is the producer's next. Else it is refused."""
-    header, plan = append.header, partition.plan
-    known = partition.log.producers.find(header.producer_id)
-    planned = None
+    header = append.header
+    last = last_planned(partition, header.producer_id)
+    if last is not None and is_next(last, header) and not last.is_transactional:
+        return None
+    known = known_in_turn(partition, header.producer_id)
+    if known is not None and known.transaction_start != NO_TRANSACTION:
+        _refuse_outside(known, append)
+    return first_of(partition, append, known)
+
+
+def last_planned(partition: Partition, producer_id: int) -> BatchHeader | None:
+    """The producer's last batch in the write that is being planned."""
+    plan = partition.plan
+    if plan is None or plan.producers is None:
+        return None
+    planned = plan.producers.get(producer_id)
+    return None if planned is None else planned[-1]
+
+
+def known_in_turn(partition: Partition, producer_id: int) -> Producer | None:
+    """What is known of the producer once the write that is being planned is in the log."""
+    producers, plan = partition.log.producers, partition.plan
+    known = producers.find(producer_id)
     if plan is not None and plan.producers is not None:
-        planned = plan.producers.get(header.producer_id)
-    if planned is not None:
-        if is_next(planned[-1], header):
-            return None
-        for each in planned:
-            known = partition.log.producers.after(known, each)
-    found = find_duplicate(known, header, tried=f"append to {append.key}")
+        for each in plan.producers.get(producer_id, ()):
+            known = producers.after(known, each, plan.markers.get(each.base_offset))
+    return known
+
+
+def first_of(partition: Partition, append: AppendBatch, known: Producer | None) -> Again | None:
+    """The batch that this one is again, by what is `known` of its producer."""
+    found = find_duplicate(known, append.header, tried=f"append to {append.key}")
     if found is None:
         return None
     is_append_time = partition.settings.is_append_time
@@ -39,6 +63,19 @@ def judge(partition: Partition, append: AppendBatch) -> Again | None:
         found.timestamp if is_append_time else NO_APPEND_TIME_MS,
     )
     return Again(append, first)
+
+
+def _refuse_outside(known: Producer, append: AppendBatch) -> None:
+    """A batch outside of the transaction would be read whatever becomes of that, and its sequence
+    would stand between those of the transaction."""
+    raise TidelogError(
+        ErrorCode.INVALID_TRANSACTION_STATE,
+        tried=f"append to {append.key}",
+        happened=f"the batch is marked as one of no transaction, and producer "
+        f"{known.producer_id} has one open here since offset {known.transaction_start}",
+        hint="End the transaction first, or send the batch as a part of it: with the transactional "
+        "flag, and the transactional id in the request.",
+    )
 
 
 def take(state: DirectoryState, again: Again, round_: WriteRound) -> None:

@@ -21,7 +21,12 @@ from tidelog.broker.directory.core.messages import (
 )
 from tidelog.broker.directory.core.partition import Following, Leading, Partition
 from tidelog.broker.directory.core.positions import FollowerAt
-from tidelog.broker.directory.core.role_errors import indeterminate, node_stopping, not_leader
+from tidelog.broker.directory.core.role_errors import (
+    indeterminate,
+    led_anew,
+    node_stopping,
+    not_leader,
+)
 from tidelog.broker.directory.core.rounds import Awaiting, Planned
 from tidelog.broker.directory.core.state import DirectoryState
 from tidelog.wire.errors import ErrorCode, TidelogError
@@ -35,6 +40,9 @@ def on_lead(state: DirectoryState, message: Lead) -> None:
     log = partition.log
     is_new = message.leader_epoch != log.leader_epoch or not isinstance(partition.role, Leading)
     _refuse_copies(state, partition)
+    if message.leader_epoch != log.leader_epoch:
+        # The other leader may have ended what this one has verified.
+        stopping.refuse_verifying(state, partition, led_anew(message.key))
     role = _leading(state, partition, message)
     if message.leader_epoch != log.leader_epoch:
         cutting.give_up(state, partition)

@@ -27,3 +27,21 @@ def node_stopping(key: PartitionKey) -> TidelogError:
         tried=f"append to {key}",
         happened="the node is stopping; the batch may still be stored",
     )
+
+
+def not_taken(key: PartitionKey) -> TidelogError:
+    """The batch waited for its transaction's coordinator: nothing is stored."""
+    return TidelogError(
+        ErrorCode.UNAVAILABLE, tried=f"append to {key}", happened="the node is stopping"
+    )
+
+
+def led_anew(key: PartitionKey) -> TidelogError:
+    """Nothing is stored, and what was asked of a coordinator in the former epoch does not count."""
+    return TidelogError(
+        ErrorCode.FENCED_LEADER_EPOCH,
+        tried=f"append to {key}",
+        happened="this broker leads it in another leader epoch than when it asked for the batch's "
+        "transaction",
+        hint="Send the batch again: its transaction is looked up again.",
+    )

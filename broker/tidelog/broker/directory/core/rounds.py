@@ -29,6 +29,7 @@ class SegmentPlan:
         "is_flush_awaited",
         "is_new",
         "leader_epoch",
+        "markers",
         "partition",
         "pieces",
         "producers",
@@ -64,6 +65,8 @@ class SegmentPlan:
         """Of the last copy."""
         self.producers: dict[int, list[BatchHeader]] | None = None
         """What each of them has in here; None: nobody has."""
+        self.markers: dict[Offset, Marker] = {}
+        """What those in `producers` say that are markers, by their offsets."""
         self.gaps_from = NO_GAPS
         """Where a follower first skips offsets; to be marked."""
 
@@ -78,7 +81,12 @@ class SegmentPlan:
             self.gaps_from = gaps_from
 
     def take(
-        self, append: AppendBatch, header: BatchHeader, pieces: Pieces, timestamp: int
+        self,
+        append: AppendBatch,
+        header: BatchHeader,
+        pieces: Pieces,
+        timestamp: int,
+        marker: Marker | None,
     ) -> None:
         """The batch lies at the end of it, in these pieces, with the header as it is stored."""
         self.pieces += pieces
@@ -93,6 +101,8 @@ class SegmentPlan:
             if self.producers is None:
                 self.producers = {}
             self.producers.setdefault(header.producer_id, []).append(header)
+            if marker is not None:
+                self.markers[header.base_offset] = marker
 
 
 class Planned(msgspec.Struct, frozen=True, gc=False):
@@ -162,10 +172,21 @@ class FlushRound:
 class WriteRound:
     """The write being planned or in flight."""
 
-    __slots__ = ("again", "is_flush_wanted", "marks", "planned", "plans", "promises", "size_bytes")
+    __slots__ = (
+        "admitted",
+        "again",
+        "is_flush_wanted",
+        "marks",
+        "planned",
+        "plans",
+        "promises",
+        "size_bytes",
+    )
 
     def __init__(self) -> None:
         self.planned: list[Planned] = []
+        self.admitted: list[Planned] = []
+        """Those of them that a leader has admitted to a transaction, and markers."""
         self.again: list[Again] = []
         self.plans: list[SegmentPlan] = []
         self.marks: tuple[Mark, ...] = ()
@@ -184,6 +205,10 @@ class WriteRound:
         self.size_bytes += len(planned.append.batch)
         self.planned.append(planned)
 
+    def note_admitted(self) -> None:
+        """The batch that was planned last belongs to a transaction that this replica leads."""
+        self.admitted.append(self.planned[-1])
+
     def take_again(self, again: Again) -> None:
         """A batch that it holds was sent again: that one is answered with it."""
         self.again.append(again)
@@ -200,6 +225,7 @@ class WriteRound:
         tokens = [each.append.token for each in self.planned if each.append.key == key]
         tokens += [each.append.token for each in self.again if each.append.key == key]
         self.planned = [each for each in self.planned if each.append.key != key]
+        self.admitted = [each for each in self.admitted if each.append.key != key]
         self.again = [each for each in self.again if each.append.key != key]
         self.plans = [each for each in self.plans if each.partition.log.key != key]
         return tokens

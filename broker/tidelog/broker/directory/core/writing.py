@@ -6,7 +6,13 @@ written. Stop 6 of a record's walk.
 
 import msgspec
 
-from tidelog.broker.directory.core import planning, resends, role_changes, stopping
+from tidelog.broker.directory.core import (
+    planning,
+    resends,
+    role_changes,
+    stopping,
+    transactional,
+)
 from tidelog.broker.directory.core.messages import (
     AppendBatch,
     SegmentWrite,
@@ -14,7 +20,7 @@ from tidelog.broker.directory.core.messages import (
     Write,
     WriteEnded,
 )
-from tidelog.broker.directory.core.partition import FlushDue
+from tidelog.broker.directory.core.partition import FlushDue, Partition
 from tidelog.broker.directory.core.rounds import Awaiting, SegmentPlan, WriteRound
 from tidelog.broker.directory.core.state import DirectoryState
 from tidelog.broker.log.marks.marks import Mark, MarkKind
@@ -37,9 +43,29 @@ def on_append(state: DirectoryState, append: AppendBatch) -> None:
         if error is None:
             state.enqueue(append)
             return
+    elif append.header.is_control and _is_full_only(state, partition):
+        # Without its marker a transaction holds back what retention would free.
+        state.enqueue(append)
+        return
     else:
         error = stopping.refusal(state, append.key)
     state.refuse(append.token, error)
+
+
+def on_append_all(state: DirectoryState, appends: list[AppendBatch]) -> None:
+    """Queue them in this order, or refuse them."""
+    for append in appends:
+        on_append(state, append)
+
+
+def _is_full_only(state: DirectoryState, partition: Partition | None) -> bool:
+    """Whether nothing speaks against a batch of a few bytes but the floor of free space."""
+    return (
+        state.is_full
+        and partition is not None
+        and partition.log.failure is None
+        and partition.cut is None
+    )
 
 
 def on_roll(state: DirectoryState, key: PartitionKey) -> None:
@@ -98,9 +124,12 @@ def _plan(state: DirectoryState, append: AppendBatch, round_: WriteRound) -> Non
         if error is not None:
             state.refuse(append.token, error)
             return
+    header, is_admitted = append.header, False
     try:
-        if append.header.producer_id >= 0 and not append.is_replica:
-            again = resends.judge(partition, append)
+        if header.producer_id >= 0 and not append.is_replica:
+            is_admitted = header.is_transactional
+            judge = transactional.judge if is_admitted else resends.judge
+            again = judge(partition, append)
             if again is not None:
                 resends.take(state, again, round_)
                 return
@@ -111,6 +140,8 @@ def _plan(state: DirectoryState, append: AppendBatch, round_: WriteRound) -> Non
     if not is_planned:
         partition.hold(append)
         state.hurry(partition)
+    elif is_admitted:
+        round_.note_admitted()
 
 
 def _plan_rolls(state: DirectoryState, round_: WriteRound) -> None:
@@ -175,6 +206,8 @@ def _take_in(state: DirectoryState, round_: WriteRound) -> None:
             state.release_bytes(append.token)
         else:
             state.acknowledge(stored)
+    for planned in round_.admitted:
+        transactional.note(planned)
     for plan in round_.plans:
         _take_in_plan(state, plan)
     for again in round_.again:

@@ -32,6 +32,7 @@ from tidelog.broker.directory.core.messages import (
     Stopped,
     Truncate,
     TruncateEnded,
+    Verify,
     Write,
     WriteEnded,
     Written,
@@ -64,6 +65,17 @@ def _nobody_waits(key: PartitionKey) -> None:
     del key
 
 
+def _nobody_verifies(question: Verify, owner: "DirectoryOwner") -> None:
+    owner.verified(
+        question,
+        TidelogError(
+            ErrorCode.NOT_IMPLEMENTED,
+            tried=f"verify the transaction of `{question.transactional_id}`",
+            happened="this node asks no coordinators of transactions",
+        ),
+    )
+
+
 class LogEvents(msgspec.Struct, frozen=True, kw_only=True):
     """Who is told what becomes of the logs of a directory. Called on the loop; must not block."""
 
@@ -73,6 +85,8 @@ class LogEvents(msgspec.Struct, frozen=True, kw_only=True):
     """The log's end or its flushed offset has moved, of one of several replicas."""
     on_stopped: Callable[[PartitionKey], None] = _nobody_waits
     """The partition has stopped, by itself or with its directory."""
+    on_verify: "Callable[[Verify, DirectoryOwner], None]" = _nobody_verifies
+    """A coordinator of transactions is to be asked; the owner is told by `verified`."""
 
 
 NOBODY_WAITS: Final = LogEvents()
@@ -107,6 +121,7 @@ class DirectoryOwner(OwnerRequests):
         """To be replaced by none but a simulation that looks at once as well."""
         self._on_moved = events.on_moved
         self._on_stopped = events.on_stopped
+        self._on_verify = events.on_verify
 
     @property
     def failure(self) -> TidelogError | None:
@@ -221,6 +236,8 @@ class DirectoryOwner(OwnerRequests):
                 self._on_moved(effect.key)
             case Stopped():
                 self._on_stopped(effect.key)
+            case Verify():
+                self._on_verify(effect, self)
             case Done():
                 self._done(effect)
             case Refuse():

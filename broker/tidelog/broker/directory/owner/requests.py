@@ -15,6 +15,7 @@ from tidelog.broker.directory.core.messages import (
     AddPartition,
     AppendBatch,
     Appended,
+    AppendTransactional,
     CommitTo,
     Configure,
     Done,
@@ -36,6 +37,9 @@ from tidelog.broker.directory.core.messages import (
     Tick,
     TrimHead,
     TruncateTail,
+    Verified,
+    Verify,
+    VerifyTransaction,
     Written,
 )
 from tidelog.broker.directory.core.positions import FollowerAt
@@ -226,11 +230,84 @@ class OwnerRequests:
         *,
         is_flush_awaited: bool,
         append_time_ms: int,
+        hangs_from: int = -1,
     ) -> "asyncio.Future[Appended]":
         """Queue a checked batch; refused at once if the memory budget is spent.
 
-        A batch that is alone passes whatever its size: refused, it never would be stored.
+        A batch that is alone passes whatever its size: refused, it never would be stored. One of a
+        transaction is refused in its turn, unless its transaction was verified; so is a marker that
+        does not fit, and one of a transaction that hangs (`hangs_from`) and begins elsewhere. A
+        marker that is there already is answered with an offset at or above it.
         """
+        append, done = self._accepted(
+            log, batch, header, is_flush_awaited, append_time_ms, hangs_from
+        )
+        self._tell(append)
+        return done
+
+    def submit_transactional(
+        self,
+        log: PartitionLog,
+        batch: bytes,
+        header: BatchHeader,
+        *,
+        transactional_id: str,
+        timeout_ms: int,
+        is_flush_awaited: bool,
+        append_time_ms: int,
+    ) -> "asyncio.Future[Appended]":
+        """As `submit`, for a batch of a transaction of which it is not known whether it is
+        verified: it is queued once it is. The coordinator may be asked for `timeout_ms`."""
+        append, done = self._accepted(log, batch, header, is_flush_awaited, append_time_ms)
+        self._tell(
+            AppendTransactional(
+                append=append, transactional_id=transactional_id, timeout_ms=timeout_ms
+            )
+        )
+        return done
+
+    async def verify_transaction(
+        self,
+        log: PartitionLog,
+        *,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        timeout_ms: int,
+    ) -> None:
+        """Return once the log is a part of the transaction: a batch of it, without a sequence, that
+        is submitted now is refused only if the transaction ends before its turn."""
+        await self._asked(
+            lambda token: VerifyTransaction(
+                token=token,
+                key=log.key,
+                transactional_id=transactional_id,
+                producer_id=producer_id,
+                producer_epoch=producer_epoch,
+                timeout_ms=timeout_ms,
+            )
+        )
+
+    def verified(self, question: Verify, error: TidelogError | None) -> None:
+        """What a coordinator has answered."""
+        self._tell(
+            Verified(
+                key=question.key,
+                producer_id=question.producer_id,
+                ticket=question.ticket,
+                error=error,
+            )
+        )
+
+    def _accepted(
+        self,
+        log: PartitionLog,
+        batch: bytes,
+        header: BatchHeader,
+        is_flush_awaited: bool,
+        append_time_ms: int,
+        hangs_from: int = -1,
+    ) -> "tuple[AppendBatch, asyncio.Future[Appended]]":
         if self._is_stopping:
             self._refuse_when_stopping(f"append to {log.key}")
         size_bytes = len(batch)
@@ -245,17 +322,16 @@ class OwnerRequests:
         done: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
         self._waiting[token] = _Waiting(done, size_bytes)
         self.queued_bytes += size_bytes
-        self._tell(
-            AppendBatch(
-                token=token,
-                key=log.key,
-                batch=batch,
-                header=header,
-                is_flush_awaited=is_flush_awaited,
-                append_time_ms=append_time_ms,
-            )
+        append = AppendBatch(
+            token=token,
+            key=log.key,
+            batch=batch,
+            header=header,
+            is_flush_awaited=is_flush_awaited,
+            append_time_ms=append_time_ms,
+            hangs_from=hangs_from,
         )
-        return done
+        return append, done
 
     def _sweep(self) -> None:
         """Drop those who wait for a commit and are heard by nobody: their clients were told that

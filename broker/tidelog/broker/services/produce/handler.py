@@ -1,7 +1,8 @@
 """Takes sealed batches: checks each at the border, hands it to the directory's owner, waits.
 
 Owns the checks of stop 5 of a record's walk: whole, undamaged, meant for this partition, at this
-leader epoch, within the limits. It must never change a batch or a log.
+leader epoch, within the limits (`checks`). It must never change a batch or a log. A batch of a
+transaction goes the same way; the directory's core has its coordinator asked where nobody has yet.
 """
 
 import asyncio
@@ -15,25 +16,20 @@ from tidelog.broker.directory.core.messages import Appended
 from tidelog.broker.replicas.replicas import Replica, Replicas
 from tidelog.broker.services.produce.admission import ProducerAdmission
 from tidelog.broker.services.produce.batch_contents import check_contents
+from tidelog.broker.services.produce.checks import checked_header, validate_request
 from tidelog.broker.services.produce.verdicts import DOUBTED, Verdicts
 from tidelog.broker.services.produce.words import for_sender, with_consequence
 from tidelog.broker.services.shared.leadership import Leadership
 from tidelog.broker.shared.errors import internal
-from tidelog.broker.shared.limits import DURATION_MS_MAX, PARTS_PER_REQUEST_MAX, BrokerLimits
+from tidelog.broker.shared.limits import DURATION_MS_MAX, BrokerLimits
 from tidelog.broker.shared.meter import Meter, count
 from tidelog.broker.shared.node_time import WallTime
 from tidelog.broker.shared.pauses import PARTS_A_TURN
+from tidelog.broker.transactions.state.places import TRANSACTIONS
 from tidelog.metadata.image.image import NO_LEADER
 from tidelog.metadata_quorum.port import ImageSource
 from tidelog.ports import RequestContext
-from tidelog.wire.batch import (
-    BatchHeader,
-    CorruptBatch,
-    TimestampType,
-    read_header,
-    route_sum,
-    verify_checksum,
-)
+from tidelog.wire.batch import BatchHeader
 from tidelog.wire.calls.produce import PartitionBatch
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import (
@@ -45,7 +41,6 @@ from tidelog.wire.ids import (
     PartitionKey,
     TopicId,
 )
-from tidelog.wire.refusals import invalid
 
 _LED_ELSEWHERE: Final = (ErrorCode.NOT_LEADER, ErrorCode.FENCED_LEADER_EPOCH)
 
@@ -190,7 +185,12 @@ class ProduceHandler:
 
     def submit(self, context: RequestContext, request: ProduceRequest) -> Submitted:
         """Check and queue every batch, without waiting."""
-        _validate_request(request)
+        is_transactional = bool(request.transactional_id)
+        if is_transactional and self._metadata is not None:
+            TRANSACTIONS.check_on(self._metadata.image(), tried="produce")
+        validate_request(
+            request.batches, request.transactional_id, is_for_all=request.acks is Acks.ALL
+        )
         append_time_ms = self._time.wall_ms()
         outcomes: list[asyncio.Future[Appended] | TidelogError] = []
         leader_epochs: list[int] = []
@@ -205,11 +205,13 @@ class ProduceHandler:
                 leader_epoch = replica.leader_epoch
                 if replica.is_internal:
                     raise internal(replica.topic_name, tried=tried)
-                header = _checked_header(batch, replica, tried)
+                header = checked_header(
+                    batch, replica.settings, is_transactional=is_transactional, tried=tried
+                )
                 has_identity = header.producer_id >= 0
                 outcomes.append(
                     self._submit_batch(
-                        context, batch.batch, header, replica, request.acks, append_time_ms, tried
+                        context, request, batch.batch, header, replica, append_time_ms, tried
                     )
                 )
             except TidelogError as error:
@@ -268,10 +270,12 @@ class ProduceHandler:
     def begin_wait(self, submitted: Submitted, on_answers: OnAnswers) -> "PendingAnswers":
         """As `wait`, for those who have many requests at once: calls `on_answers` once, whose
         caller looks whether they are doubted."""
-        timeout_ms = submitted.timeout_ms or self._limits.produce_timeout_ms
         pending = PendingAnswers(submitted, lambda found: on_answers(self._told(found)))
-        pending.begin(min(timeout_ms, DURATION_MS_MAX))
+        pending.begin(self._timeout_ms(submitted.timeout_ms))
         return pending
+
+    def _timeout_ms(self, asked_ms: int) -> int:
+        return min(asked_ms or self._limits.produce_timeout_ms, DURATION_MS_MAX)
 
     def _told(self, answers: list[PartitionAcknowledgement]) -> list[PartitionAcknowledgement]:
         """With the leader's name where that spares the client a metadata call; counted."""
@@ -301,22 +305,34 @@ class ProduceHandler:
     def _submit_batch(
         self,
         context: RequestContext,
+        request: ProduceRequest,
         batch: bytes,
         header: BatchHeader,
         replica: Replica,
-        acks: Acks,
         append_time_ms: int,
         tried: str,
     ) -> "asyncio.Future[Appended]":
         check_contents(batch, header, replica.settings, append_time_ms, tried=tried)
         self._admit_producer(context, replica, header, append_time_ms, tried)
-        submitted = replica.directory.owner.submit(
-            replica.log,
-            batch,
-            header,
-            is_flush_awaited=acks is Acks.ALL,
-            append_time_ms=append_time_ms,
-        )
+        owner = replica.directory.owner
+        if request.transactional_id:
+            submitted = owner.submit_transactional(
+                replica.log,
+                batch,
+                header,
+                transactional_id=request.transactional_id,
+                timeout_ms=self._timeout_ms(request.timeout_ms),
+                is_flush_awaited=True,
+                append_time_ms=append_time_ms,
+            )
+        else:
+            submitted = owner.submit(
+                replica.log,
+                batch,
+                header,
+                is_flush_awaited=request.acks is Acks.ALL,
+                append_time_ms=append_time_ms,
+            )
         meter = self._meter
         meter.produced_batches += 1
         meter.produced_records += header.record_count
@@ -344,65 +360,6 @@ class ProduceHandler:
                 now_ms=now_ms,
                 tried=tried,
             )
-
-
-def _validate_request(request: ProduceRequest) -> None:
-    if request.transactional_id:
-        raise _no_transactions("produce")
-    if len(request.batches) > PARTS_PER_REQUEST_MAX:
-        raise invalid(
-            "produce", f"{len(request.batches)} batches, the limit is {PARTS_PER_REQUEST_MAX}"
-        )
-    places = dict.fromkeys((batch.topic_id, batch.partition) for batch in request.batches)
-    if len(places) != len(request.batches):
-        raise invalid(
-            "produce", "the request names a partition twice", "Send one batch a partition."
-        )
-
-
-def _checked_header(batch: PartitionBatch, replica: Replica, tried: str) -> BatchHeader:
-    data = batch.batch
-    bytes_max = replica.settings.batch_bytes_max
-    if len(data) > bytes_max:
-        raise TidelogError(
-            ErrorCode.BATCH_TOO_LARGE,
-            tried=tried,
-            happened=f"the batch has {len(data)} bytes, "
-            f"the topic's max.message.bytes is {bytes_max}",
-        )
-    header = read_header(data)
-    if header.size_bytes != len(data):
-        raise CorruptBatch(
-            tried=tried,
-            happened=f"the batch ends after {header.size_bytes} of {len(data)} bytes",
-        )
-    verify_checksum(data, header)
-    if route_sum(batch.topic_id, batch.partition, header.crc) != batch.route_sum:
-        raise TidelogError(
-            ErrorCode.ROUTE_MISMATCH,
-            tried=tried,
-            happened="the route sum was computed for another topic, partition or batch",
-        )
-    if header.is_control:
-        raise invalid(tried, "the batch is marked as a control batch")
-    if header.is_transactional:
-        raise _no_transactions(tried)
-    if header.producer_id >= 0 and header.base_sequence < 0:
-        raise invalid(
-            tried,
-            f"the batch has the producer id {header.producer_id} and no sequence: sent again it "
-            "would be stored twice",
-            "Number the batches of a producer from 0 in each partition, or send none of both.",
-        )
-    if header.timestamp_type is not TimestampType.CREATE or header.has_delete_horizon:
-        raise invalid(tried, "the batch is marked with what only a broker sets: BATCH.md")
-    return header
-
-
-def _no_transactions(tried: str) -> TidelogError:
-    return TidelogError(
-        ErrorCode.NOT_IMPLEMENTED, tried=tried, happened="transactional writes are not served"
-    )
 
 
 def _settle(submitted: Submitted, timeout_ms: int) -> list[PartitionAcknowledgement]:

@@ -28,6 +28,8 @@ DOUBTED: Final = frozenset(
         ErrorCode.DUPLICATE_SEQUENCE,
         ErrorCode.UNKNOWN_PRODUCER_ID,
         ErrorCode.FENCED_PRODUCER_EPOCH,
+        ErrorCode.INVALID_TRANSACTION_STATE,
+        ErrorCode.TRANSACTION_ABORTED,
         ErrorCode.INVALID_TIMESTAMP,
         ErrorCode.BATCH_TOO_LARGE,
         ErrorCode.INVALID_ARGUMENT,

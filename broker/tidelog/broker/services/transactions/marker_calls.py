@@ -47,19 +47,6 @@ class MarkerPeers:
         return [told.get(place, unanswered) for place in places]
 
 
-class MarkersNotServed:
-    """Stands where the leader's part of markers will: what is decided waits for it."""
-
-    async def write(self, marker: PartitionMarker, *, timeout_ms: int) -> TidelogError | None:
-        """See `MarkerWriting`."""
-        del timeout_ms
-        return TidelogError(
-            ErrorCode.NOT_IMPLEMENTED,
-            tried=f"write a transaction's marker in {marker.key}",
-            happened="this release's leaders write none",
-        )
-
-
 def _fill(
     call: marker_pb2.WriteMarkersRequest, markers: Sequence[PartitionMarker]
 ) -> list[tuple[int, PartitionKey]]:

@@ -1,0 +1,1 @@
+"""Ends of transactions in the partitions that this broker leads."""
