@@ -62,6 +62,10 @@ TESTING: Final = "test_kit/tidelog/testing"
 TEXTS: Final = (
     Text(source=f"{CLIENT}/aio/cluster_calls.py", target=f"{CLIENT}/sync/cluster_calls.py"),
     Text(
+        source=f"{CLIENT}/aio/admin/transactions.py",
+        target=f"{CLIENT}/sync/admin/transactions.py",
+    ),
+    Text(
         source=f"{CLIENT}/aio/group_consumer.py",
         target=f"{CLIENT}/sync/group_consumer.py",
         words=(

@@ -94,7 +94,7 @@ def test_completion_knows_every_word_and_option() -> None:
 @pytest.mark.parametrize(
     ("typed", "expected"),
     [
-        ("tidelog t", "topic"),
+        ("tidelog to", "topic"),
         ("tidelog topic cr", "create"),
         ("tidelog topic create --part", "--partitions"),
         ("tidelog topic create orders --part", "--partitions"),

@@ -36,6 +36,7 @@ from tidelog.client.types.records import (
     RecordMetadata,
     TopicPartition,
 )
+from tidelog.client.types.transactions import HangingTransaction, TransactionState
 from tidelog.wire.batch import NO_ACCELERATOR, use_accelerator
 
 __all__ = [
@@ -51,6 +52,7 @@ __all__ = [
     "GroupState",
     "GroupType",
     "HandlerCounts",
+    "HangingTransaction",
     "MemberToRemove",
     "NewPartitions",
     "NewTopic",
@@ -70,6 +72,7 @@ __all__ = [
     "Table",
     "TableSnapshot",
     "TopicPartition",
+    "TransactionState",
     "errors",
 ]
 

@@ -181,6 +181,8 @@ class AdminSubject(Subject):
         "broker_id": 99, "node_id": 99, "directory_uuid": bytes(16), "path": "/",
         "feature_updates": {"odd": 1}, "reassignments": {HELD: [1]},
         "records_to_delete": {HELD: 0}, "validate_only": True, "delete_topics.topics": ["odd"],
+        "transactional_id": "t", "transactional_ids": ["t"], "decision": "abort",
+        "partition": HELD, "producer_id": 0, "transaction_start_offset": 0,
     }  # fmt: skip
 
     def make(self) -> Any:

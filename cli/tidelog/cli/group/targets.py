@@ -61,13 +61,13 @@ class Step(NamedTuple):
         return self.end - self.new
 
 
-def duration_ms(text: str) -> int:
+def duration_ms(text: str, option: str = f"{COMMAND} --by-duration") -> int:
     """`90s`, `15m`, `36h`, `7d`, `1d12h`, or as ISO 8601 has it: `PT15M`, `P7D`."""
     match = _DURATION.fullmatch(text.strip())
     parts = match.groups() if match else ()
     if not any(parts):
         raise BadInput(
-            f"{COMMAND} --by-duration {text}",
+            f"{option} {text}",
             f"`{text}` is not a duration",
             "for example 90s, 15m, 36h, 7d, or PT15M",
         )

@@ -42,6 +42,7 @@ BAD_INPUT_CODES: Final = frozenset(
         "NOT_IMPLEMENTED",
         "OFFSET_OUT_OF_RANGE",
         "STORAGE_NOT_FORMATTED",
+        "TRANSACTION_NOT_FOUND",
         "UNKNOWN_BROKER",
         "UNKNOWN_PARTITION",
         "UNKNOWN_TOPIC",

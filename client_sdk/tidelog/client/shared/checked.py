@@ -55,6 +55,7 @@ from tidelog.client.types.groups import (
     OffsetTimestamp,
 )
 from tidelog.client.types.records import NewTopic, RecordMetadata
+from tidelog.client.types.transactions import TransactionState
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -140,6 +141,19 @@ _NEW_PARTITIONS: Final = fields(
 _MEMBER: Final = fields(
     MemberToRemove, member_id=optional(_TEXT), group_instance_id=optional(_TEXT)
 )
+
+
+_TRANSACTIONAL_ID: Final = text("a transactional id", bytes_min=1)
+_TRANSACTION_STATES: Final = many(
+    one_of(TransactionState, "a TransactionState"), "TransactionStates"
+)
+
+
+def _decision(value: Any, tried: str, name: str) -> str:
+    plain: str = _TEXT(value, tried, name)
+    if plain not in ("commit", "abort"):
+        raise wrong_value(tried, name, value, "commit or abort")
+    return plain
 
 
 def _word(value: Any, tried: str, name: str) -> str:
@@ -270,6 +284,16 @@ TABLE: Final[Mapping[str, Check]] = {
     "alter_group_offsets.offsets": _OFFSETS,
     "offset_specs": mapping(partition, _SPEC, "TopicPartition: place"),
     "members": optional(many(_MEMBER, "MembersToRemove")),
+    # Transactions.
+    "transactional_id": _TRANSACTIONAL_ID,
+    "transactional_ids": many(_TRANSACTIONAL_ID, "transactional ids"),
+    "list_transactions.states_filter": _TRANSACTION_STATES,
+    "try_list_transactions.states_filter": _TRANSACTION_STATES,
+    "older_than_ms": milliseconds,
+    "decision": _decision,
+    "find_hanging_transactions.partitions": optional(_PARTITIONS),
+    "producer_id": whole(0, INT64_MAX, "a producer's id"),
+    "transaction_start_offset": _PLACE,
     # Test clusters.
     "brokers": whole(-INT32_MAX, INT32_MAX, "a number of brokers"),
     "settings": optional(mapping(_TEXT, anything, "settings")),

@@ -7,7 +7,7 @@ and the command line. Every call has a deadline.
 import time
 from collections.abc import Iterable, Mapping
 
-from tidelog.client.aio.admin.groups import AsyncGroupCalls
+from tidelog.client.aio.admin.transactions import AsyncTransactionCalls
 from tidelog.client.shared.asking import doubt_of
 from tidelog.client.shared.checked import checked
 from tidelog.client.shared.portions import few_partitions, portions
@@ -24,7 +24,7 @@ from tidelog.client.wire import calls as wire
 from tidelog.wire.errors import TidelogError
 
 
-class AsyncAdminClient(AsyncGroupCalls):
+class AsyncAdminClient(AsyncTransactionCalls):
     """Creates, deletes, grows, lists and describes."""
 
     @checked

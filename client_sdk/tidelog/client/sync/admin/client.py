@@ -13,12 +13,12 @@ from tidelog.client.shared.checked import checked
 from tidelog.client.shared.portions import few_partitions, portions
 from tidelog.client.sync.admin.base import all_or_raise
 from tidelog.client.sync.admin.configs import ConfigCalls
-from tidelog.client.sync.admin.groups import GroupCalls
 from tidelog.client.sync.admin.partitions import PartitionCalls
 from tidelog.client.sync.admin.quorum import QuorumCalls
 from tidelog.client.sync.admin.quotas import QuotaCalls
 from tidelog.client.sync.admin.records import RecordCalls
 from tidelog.client.sync.admin.topics import TopicCalls
+from tidelog.client.sync.admin.transactions import TransactionCalls
 from tidelog.client.types.directories import BrokerLogDirs
 from tidelog.client.types.records import (
     ClusterDescription,
@@ -34,7 +34,7 @@ TOPICS_A_REQUEST = 1_000
 
 
 class AdminClient(
-    TopicCalls, RecordCalls, ConfigCalls, QuotaCalls, PartitionCalls, QuorumCalls, GroupCalls
+    TopicCalls, RecordCalls, ConfigCalls, QuotaCalls, PartitionCalls, QuorumCalls, TransactionCalls
 ):
     """Creates, changes, lists and describes. Safe to share between threads."""
 
