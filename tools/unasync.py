@@ -103,6 +103,16 @@ TEXTS: Final = (
         ),
     ),
     Text(
+        source=f"{CLIENT}/aio/transaction.py",
+        target=f"{CLIENT}/sync/transaction.py",
+        words=(("client.aio.send_future import AsyncSend", "client.sync.future import Send"),),
+    ),
+    Text(
+        source=f"{CLIENT}/aio/transaction_calls.py",
+        target=f"{CLIENT}/sync/transaction_calls.py",
+        words=(("client.aio.send_future import AsyncSend", "client.sync.future import Send"),),
+    ),
+    Text(
         source=f"{TESTING}/aio.py",
         target=f"{TESTING}/cluster.py",
         words=(

@@ -14,7 +14,7 @@ from typing import Any, Final
 import pytest
 
 from tests.client.support.contract_server import ContractServer
-from tests.client.support.hostile_subjects import AdminSubject, ConsumerSubject
+from tests.client.support.hostile_subjects import AdminSubject, ConsumerSubject, ProducerSubject
 from tests.support.waiting import HANG_SECONDS
 from tidelog.client import (
     AdminClient,
@@ -33,6 +33,7 @@ READ: Final = TopicPartition("read", 0)
 NEVER_WAIT: Final = {
     Producer: {
         "bootstrap_connected", "metrics", "partitions_for", "send", "send_arrow", "send_batch",
+        "transaction",
     },
     Consumer: {
         "assignment", "group_metadata", "highwater", "metrics", "paused", "subscription", "wakeup",
@@ -41,7 +42,10 @@ NEVER_WAIT: Final = {
 }  # fmt: skip
 """They look at what is there: a topic, or a cluster, that is known needs no look-up."""
 INSIDE: Final = {"become_forked", "close_at_exit"}
-GOOD: Final = {**ConsumerSubject.good, **AdminSubject.good, "partition": READ, "topic": "sent"}
+GOOD: Final = {
+    **ProducerSubject.good, **ConsumerSubject.good, **AdminSubject.good,
+    "partition": READ, "topic": "sent",
+}  # fmt: skip
 
 
 @pytest.fixture

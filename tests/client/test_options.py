@@ -52,7 +52,6 @@ def test_an_unknown_argument_is_refused_with_the_nearest_name() -> None:
 @pytest.mark.parametrize(
     ("make", "name"),
     [
-        (lambda: Producer(transactional_id="t"), "transactional_id"),
         (lambda: Consumer(isolation_level="read_committed"), "isolation_level"),
         (lambda: Consumer(fetch_min_bytes=2), "fetch_min_bytes"),  # type: ignore[call-arg]
         (lambda: Producer(sasl_mechanism="PLAIN"), "sasl_mechanism"),  # type: ignore[call-arg]
@@ -152,3 +151,23 @@ def test_making_and_closing_a_client_needs_no_cluster() -> None:
         client.close()
         client.close()
         assert client.is_closed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ({"transactional_id": ""}, "transactional_id is ''"),
+        ({"transactional_id": "é" * 125}, "1 to 249 bytes"),
+        ({"transactional_id": "t", "acks": 1}, "it needs acks='all'"),
+        ({"transactional_id": "t", "enable_idempotence": False}, "and idempotence"),
+        ({"transactional_id": "t", "retries": 0}, "retries above 0"),
+        ({"transactional_id": "t", "transaction_timeout_ms": 0}, "below 1"),
+        ({"transactional_id": "t", "transaction_timeout_ms": 2**31}, "at most"),
+    ],
+)
+def test_what_a_transaction_cannot_do_without_is_named(
+    arguments: dict[str, Any], named: str
+) -> None:
+    error = refused(lambda: Producer(**arguments))
+    assert error.code is ErrorCode.INVALID_CONFIGURATION
+    assert named in error.happened

@@ -17,6 +17,7 @@ from tidelog.client.sync.batch_future import PartlySentError, SendBatchFuture
 from tidelog.client.sync.consumer import Consumer
 from tidelog.client.sync.future import SendFuture
 from tidelog.client.sync.producer import Producer
+from tidelog.client.sync.transaction import Transaction
 from tidelog.client.types.admin import (
     ClientQuota,
     ConfigResource,
@@ -36,6 +37,7 @@ from tidelog.client.types.records import (
     RecordMetadata,
     TopicPartition,
 )
+from tidelog.client.types.transaction_token import TransactionToken
 from tidelog.client.types.transactions import HangingTransaction, TransactionState
 from tidelog.wire.batch import NO_ACCELERATOR, use_accelerator
 
@@ -72,7 +74,9 @@ __all__ = [
     "Table",
     "TableSnapshot",
     "TopicPartition",
+    "Transaction",
     "TransactionState",
+    "TransactionToken",
     "errors",
 ]
 

@@ -149,9 +149,12 @@ class TransactionError(TidelogError):
         happened: str,
         hint: str = "",
         next_step: NextStep = NextStep.CORRECT,
+        decided: str | None = None,
     ) -> None:
         super().__init__(code, tried=tried, happened=happened, hint=hint)
         self.next_step = next_step
+        self.decided = decided
+        """`commit` or `abort`: an earlier call had decided so, whose answer was lost."""
 
     @classmethod
     def of(cls, error: TidelogError, next_step: NextStep) -> "TransactionError":
@@ -162,6 +165,7 @@ class TransactionError(TidelogError):
             happened=error.happened,
             hint=error.hint,
             next_step=next_step,
+            decided=error.decided if isinstance(error, TransactionError) else None,
         )
 
     @property
@@ -185,14 +189,16 @@ class TransactionError(TidelogError):
         return self.next_step is NextStep.STOP
 
     def __reduce__(self) -> tuple[object, ...]:
-        told = (self.code, self.tried, self.happened, self.hint, self.next_step)
-        return (_rebuild_transaction_error, told)
+        told = (self.code, self.tried, self.happened, self.hint)
+        return (_rebuild_transaction_error, (*told, self.next_step, self.decided))
 
 
 def _rebuild_transaction_error(
-    code: ErrorCode, tried: str, happened: str, hint: str, next_step: NextStep
+    code: ErrorCode, tried: str, happened: str, hint: str, next_step: NextStep, decided: str | None
 ) -> TransactionError:
-    return TransactionError(code, tried=tried, happened=happened, hint=hint, next_step=next_step)
+    return TransactionError(
+        code, tried=tried, happened=happened, hint=hint, next_step=next_step, decided=decided
+    )
 
 
 class CommitFailedError(TidelogError):

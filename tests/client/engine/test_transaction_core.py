@@ -295,7 +295,7 @@ def test_every_call_that_does_not_fit_says_what_stands_and_what_helps() -> None:
         assert error is not None
         assert (error.happened, error.hint) == (
             "the producer has not taken its transactional id over",
-            "Initialize it first.",
+            "Call init_transactions() first, or use `with producer.transaction()`.",
         )
     talk = opened()
     error = done(talk.want(BeginWanted)).error

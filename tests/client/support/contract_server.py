@@ -14,6 +14,7 @@ import grpc
 
 from tests.client.support.contract_errors import error
 from tests.client.support.group_service import GroupService
+from tests.client.support.transaction_service import TransactionService
 from tests.support.waiting import HANG_SECONDS
 from tidelog.client.wire import calls as wire
 from tidelog.v1 import (
@@ -23,13 +24,15 @@ from tidelog.v1 import (
     produce_pb2,
     producer_id_pb2,
 )
-from tidelog.wire.batch import checksum, fetch_sum, read_header, route_sum, stamp
+from tidelog.wire.batch import BatchHeader, checksum, fetch_sum, read_header, route_sum, stamp
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.ids import TopicId
 
 BROKER_ID = 1
 Judge = Callable[[str, int, int], ErrorCode | None]
 """Called with topic, partition and how many batches came before; an error refuses the batch."""
+Lose = Callable[[str], str | None]
+"""Called with each request's method; `before` and `after` break the connection there."""
 
 
 class Log:
@@ -41,6 +44,24 @@ class Log:
         """Base offsets by producer id, epoch and sequence."""
         self.end_offset = 0
         self.start_offset = 0
+
+    def has(self, header: BatchHeader) -> bool:
+        """Whether it is stored already."""
+        number = (header.producer_id, header.producer_epoch, header.base_sequence)
+        return number in self.numbered
+
+    def gap(self, header: BatchHeader) -> ErrorCode | None:
+        """A batch continues what is there of its identity, from 0 on."""
+        if self.has(header):
+            return None
+        before = [
+            found.base_sequence + found.record_count
+            for found in (read_header(data) for _, _, data in self.batches)
+            if (found.producer_id, found.producer_epoch)
+            == (header.producer_id, header.producer_epoch)
+        ]
+        fits = header.base_sequence == max(before, default=0)
+        return None if fits else ErrorCode.OUT_OF_ORDER_SEQUENCE
 
     def append(self, data: bytes) -> int:
         header = read_header(data)
@@ -100,6 +121,9 @@ class ContractServer:
         self.metadata_requests = 0
         self.ids_given = 0
         self.groups = GroupService(self)
+        self.transactions = TransactionService(self)
+        self.lose: Lose | None = None
+        """Breaks calls and produce streams, before or after they were carried out."""
         self._is_closing = False
         self._server = grpc.server(futures.ThreadPoolExecutor(max_workers=32))
         bind = f"127.0.0.1:{port}"
@@ -223,16 +247,22 @@ class ContractServer:
             envelope = produce_pb2.ProduceStreamRequest.FromString(data)
             self.produce_requests.append(envelope.request)
             answer = produce_pb2.ProduceStreamResponse(correlation_id=envelope.correlation_id)
+            lost = self.lose("Produce") if self.lose is not None else None
+            if lost == "before":
+                context.abort(grpc.StatusCode.UNAVAILABLE, "the test loses the request")
             for part in envelope.request.batches:
-                answer.response.acknowledgements.append(self._store(part))
-            if self.break_produce_at == served:
+                stored = self._store(part, envelope.request.transactional_id)
+                answer.response.acknowledgements.append(stored)
+            if self.break_produce_at == served or lost == "after":
                 self.break_produce_at = None
                 context.abort(grpc.StatusCode.UNAVAILABLE, "the test breaks the stream")
             if self.is_silent.is_set():
                 continue
             yield answer.SerializeToString()
 
-    def _store(self, part: produce_pb2.PartitionBatch) -> produce_pb2.PartitionAcknowledgement:
+    def _store(
+        self, part: produce_pb2.PartitionBatch, transactional_id: str
+    ) -> produce_pb2.PartitionAcknowledgement:
         with self.changed:
             name = {found: name for name, found in self.topics.items()}.get(part.topic_id, "")
             before, self.seen_batches = self.seen_batches, self.seen_batches + 1
@@ -244,6 +274,14 @@ class ContractServer:
             log = self.logs.get((part.topic_id, part.partition))
             if log is None:
                 code = ErrorCode.UNKNOWN_TOPIC_ID
+            if header.is_transactional != bool(transactional_id):
+                code = ErrorCode.INVALID_ARGUMENT
+            if header.is_transactional and code is None:
+                assert log is not None
+                if not log.has(header):
+                    code = self.transactions.admit(header, transactional_id)
+                if code is None:
+                    code = log.gap(header)
             offset = -1
             if code is None:
                 assert log is not None
@@ -413,6 +451,24 @@ class _Session:
         self.epoch = request.session_epoch
 
 
+Handler = Callable[[bytes, Any], bytes]
+
+
+def _losing(server: ContractServer, method: str, handler: Handler) -> Handler:
+    """The same, unless the test breaks the connection before or after it."""
+
+    def call(data: bytes, context: Any) -> bytes:
+        lost = server.lose(method.rpartition("/")[2]) if server.lose is not None else None
+        if lost == "before":
+            context.abort(grpc.StatusCode.UNAVAILABLE, "the test loses the request")
+        answer = handler(data, context)
+        if lost == "after":
+            context.abort(grpc.StatusCode.UNAVAILABLE, "the test loses the answer")
+        return answer
+
+    return call
+
+
 class _Handlers(grpc.GenericRpcHandler):
     def __init__(self, server: ContractServer) -> None:
         unary = {
@@ -423,13 +479,15 @@ class _Handlers(grpc.GenericRpcHandler):
             wire.DESCRIBE_TOPICS: server.describe_topics,
             wire.DESCRIBE_CLUSTER: server.describe_cluster,
             **server.groups.handlers(),
+            **server.transactions.handlers(),
         }
         streams = {
             wire.PRODUCE_STREAM: server.produce_stream,
             wire.FETCH_STREAM: server.fetch_stream,
         }
         self._handlers: dict[str, Any] = {
-            name: grpc.unary_unary_rpc_method_handler(handler) for name, handler in unary.items()
+            name: grpc.unary_unary_rpc_method_handler(_losing(server, name, handler))
+            for name, handler in unary.items()
         } | {
             name: grpc.stream_stream_rpc_method_handler(handler)
             for name, handler in streams.items()

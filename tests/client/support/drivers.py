@@ -19,6 +19,7 @@ from tidelog.client.aio import (
     AsyncSendBatchFuture,
     AsyncSendFuture,
     AsyncTable,
+    AsyncTransaction,
 )
 from tidelog.client.errors import TidelogError
 
@@ -86,9 +87,10 @@ class Blocking:
 
     kind: type[Any]
 
-    def __init__(self, *arguments: Any, **named: Any) -> None:
+    def __init__(self, *arguments: Any, on_loop_of: "Blocking | None" = None, **named: Any) -> None:
         self._client = self.kind(*arguments, **named)
-        self._thread = LoopThread()
+        self._is_guest = on_loop_of is not None
+        self._thread = LoopThread() if on_loop_of is None else on_loop_of._thread
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._client, RENAMED.get(name, name))
@@ -96,7 +98,12 @@ class Blocking:
             return method
 
         def call(*arguments: Any, **named: Any) -> Any:
+            for key, value in named.items():
+                if isinstance(value, Blocking):
+                    named[key] = value._client
             found = self._thread.run(method, *arguments, **named)
+            if isinstance(found, AsyncTransaction):
+                return BlockingTransaction(found, self._thread)
             is_future = isinstance(found, AsyncSendFuture | AsyncSendBatchFuture)
             return Waited(self._thread, found) if is_future else found
 
@@ -108,7 +115,8 @@ class Blocking:
         try:
             self._thread.run(self._client.close, *arguments)
         finally:
-            self._thread.close()
+            if not self._is_guest:
+                self._thread.close()
 
     def __enter__(self) -> Self:
         return self
@@ -120,6 +128,26 @@ class Blocking:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+class BlockingTransaction(Blocking):
+    """A block of an asyncio producer."""
+
+    def __init__(self, client: AsyncTransaction, thread: LoopThread) -> None:
+        self._client = client
+        self._thread = thread
+
+    def __enter__(self) -> Self:
+        self._thread.run(self._client.__aenter__)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._thread.run(self._client.__aexit__, kind, error, trace)
 
 
 class BlockingConsumer(Blocking):

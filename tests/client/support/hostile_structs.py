@@ -38,7 +38,9 @@ from tidelog.client import (
     Table,
     TableSnapshot,
     TopicPartition,
+    TransactionToken,
 )
+from tidelog.client.shared.checked import TABLE
 
 Use = Callable[["StructSubject", Any], object]
 
@@ -98,7 +100,14 @@ TAKEN: Final[Mapping[type, Taken]] = {
         lambda at, value: at.table.wait_for(value, timeout_ms=100),
         {"topic": "read", "partition": 0, "offset": 0, "timestamp": 0},
     ),
-    ConsumerGroupMetadata: Taken(handed_out, {"group_id": "g", "member_epoch": 1, "member_id": ""}),
+    TransactionToken: Taken(
+        lambda at, value: TABLE["token"](value, "complete", "token"),
+        {"transactional_id": "t", "producer_id": 1, "producer_epoch": 0},
+    ),
+    ConsumerGroupMetadata: Taken(
+        lambda at, value: TABLE["group_metadata"](value, "send offsets", "group_metadata"),
+        {"group_id": "g", "member_epoch": 1, "member_id": ""},
+    ),
     ConsumerRecord: Taken(
         handed_out,
         {

@@ -31,6 +31,7 @@ from tidelog.client import (
     RetryPolicy,
     Table,
     TopicPartition,
+    TransactionToken,
 )
 from tidelog.client.aio import AsyncAdminClient, AsyncConsumer, AsyncProducer
 from tidelog.wire.errors import TidelogError
@@ -125,7 +126,8 @@ def _used(found: Any) -> Any:
 class ProducerSubject(Subject):
     good: ClassVar[Good] = {
         "topic": "sent", "value": b"v", "values": [b"a", b"b"], "partition": 0, "data": table(),
-        "send_arrow.value": "value", "headers": [("h", b"1")],
+        "send_arrow.value": "value", "headers": [("h", b"1")], "offsets": {HELD: 1},
+        "group_metadata": "g", "token": TransactionToken("t", 1, 0),
     }  # fmt: skip
 
     def make(self) -> Any:

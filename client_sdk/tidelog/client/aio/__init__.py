@@ -11,6 +11,7 @@ from tidelog.client.aio.producer import AsyncProducer
 from tidelog.client.aio.retry import AsyncRecordHandler
 from tidelog.client.aio.send_future import AsyncSendFuture
 from tidelog.client.aio.table import AsyncTable
+from tidelog.client.aio.transaction import AsyncTransaction
 
 __all__ = [
     "AsyncAdminClient",
@@ -20,4 +21,5 @@ __all__ = [
     "AsyncSendBatchFuture",
     "AsyncSendFuture",
     "AsyncTable",
+    "AsyncTransaction",
 ]

@@ -4,10 +4,11 @@ Owns the streams of one asyncio producer. Everything runs on the user's loop: be
 nobody else touches accumulator or core.
 """
 
+import asyncio
 import logging
 import time
-from collections.abc import Callable
-from typing import assert_never
+from collections.abc import Callable, Sequence
+from typing import assert_never, cast
 
 from tidelog.client.aio.connections import AsyncConnections
 from tidelog.client.aio.driver import Driver
@@ -16,13 +17,11 @@ from tidelog.client.engine.produce.accumulator import Accumulator
 from tidelog.client.engine.produce.batch import Batch, Outcome
 from tidelog.client.engine.produce.messages import (
     AllocateProducerId,
-    BatchSealed,
     BreakStream,
     CompleteBatch,
     ConnectFailed,
     FetchMetadata,
     OpenStream,
-    ProducerEffect,
     ProducerMessage,
     RefuseTopic,
     RouteTopic,
@@ -32,16 +31,32 @@ from tidelog.client.engine.produce.messages import (
     TellWaiting,
 )
 from tidelog.client.engine.produce.producer import ProducerCore
+from tidelog.client.engine.transaction.messages import (
+    Call,
+    CallDone,
+    CoordinatorRequest,
+    FindCoordinator,
+    SendDecide,
+    SendEnd,
+    SendInitialize,
+    SendOffsets,
+    SendPrepare,
+)
+from tidelog.client.engine.transaction.producing import Effect, Message, ProducingCore
 from tidelog.client.shared.client_parts import metadata_came
 from tidelog.client.sync.future import complete
 from tidelog.client.wire import calls as wire
+from tidelog.client.wire import transactions as wire_transactions
+from tidelog.client.wire.groups import FIND_COORDINATORS
 from tidelog.client.writing.producer_parts import (
     LoopSettings,
     addresses_to_ask,
     identity_came,
     request_maker,
+    sealed_message,
     waiting_text,
 )
+from tidelog.client.writing.transaction_parts import COORDINATOR_TIMEOUT_MS, OnPhase
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 _log = logging.getLogger("tidelog.client")
@@ -57,23 +72,46 @@ class AsyncProduceLoop:
         accumulator: Accumulator,
         connections: AsyncConnections,
         on_unstopped: Callable[[], None],
+        on_phase: OnPhase,
     ) -> None:
         self.driver = Driver("asyncio producer", self._turn, self._on_end)
         self.core = core
         self.unfinished: dict[int, Batch] = {}
         """Sealed and not done, by number."""
+        self.producing: ProducingCore | None = None
+        """The core with its transactions, of a producer that has any."""
+        self.calls: dict[int, asyncio.Future[CallDone]] = {}
+        """Of the user's, about transactions, that are not answered yet."""
         self.refused_topics: dict[str, RefuseTopic] = {}
         self.requests = request_maker(settings)
         self._settings = settings
         self._accumulator = accumulator
         self._connections = connections
         self._on_unstopped = on_unstopped
+        self._on_phase = on_phase
         self._streams: dict[int, AsyncStream] = {}
 
-    def step(self, *messages: ProducerMessage) -> None:
+    def step(self, *messages: Message) -> None:
         """Tell the core, and do what it wants."""
-        self._perform(self.core.steps(messages, time.monotonic_ns()))
+        self._perform(self._steps(messages, time.monotonic_ns()))
         self.driver.wake()
+
+    def transact(self, call: int, message: Call) -> "asyncio.Future[CallDone]":
+        """A call about transactions, behind everything that was sealed before."""
+        answer: asyncio.Future[CallDone] = asyncio.get_running_loop().create_future()
+        self.calls[call] = answer
+        self.step(*map(sealed_message, self.take_sealed()), message)
+        return answer
+
+    def _steps(self, messages: Sequence[Message], now_ns: int) -> Sequence[Effect]:
+        producing = self.producing
+        if producing is None:
+            return self.core.steps(cast("Sequence[ProducerMessage]", messages), now_ns)
+        before = producing.phase
+        effects = producing.steps(messages, now_ns)
+        if producing.phase is not before:
+            self._on_phase(producing.phase, producing.trouble)
+        return effects
 
     def take_sealed(self) -> list[Batch]:
         """Batches that are sealed and that nobody has taken yet."""
@@ -93,6 +131,10 @@ class AsyncProduceLoop:
             if batch.outcome is None:
                 self._complete(batch, error)
         self.unfinished.clear()
+        for answer in self.calls.values():
+            if not answer.done():
+                answer.set_exception(error)
+        self.calls.clear()
 
     def _on_end(self) -> None:
         """After a bug, or with a loop that ends first: whoever waits for a record is told."""
@@ -112,13 +154,13 @@ class AsyncProduceLoop:
     def _turn(self) -> int | None:
         now_ns = time.monotonic_ns()
         self._accumulator.seal_due(now_ns)
-        sealed = [BatchSealed(batch=batch) for batch in self.take_sealed()]
-        self._perform(self.core.steps(sealed, now_ns))
+        self._perform(self._steps([*map(sealed_message, self.take_sealed())], now_ns))
         self.driver.notify()
-        found = (self.core.next_deadline_ns(), self._accumulator.next_linger_ns())
+        core = self.producing or self.core
+        found = (core.next_deadline_ns(), self._accumulator.next_linger_ns())
         return min((each for each in found if each is not None), default=None)
 
-    def _perform(self, effects: list[ProducerEffect]) -> None:
+    def _perform(self, effects: Sequence[Effect]) -> None:
         for effect in effects:
             match effect:
                 case SendProduce():
@@ -147,6 +189,12 @@ class AsyncProduceLoop:
                     self.driver.notify()
                 case TellWaiting():
                     _log.warning(waiting_text(effect, self._settings.delivery_timeout_ms))
+                case CallDone():
+                    self._call_done(effect)
+                case FindCoordinator():
+                    self.driver.spawn(self._find_coordinator(effect), "find a coordinator")
+                case SendInitialize() | SendOffsets() | SendEnd() | SendPrepare() | SendDecide():
+                    self.driver.spawn(self._ask_coordinator(effect), "ask a coordinator")
                 case _:
                     assert_never(effect)
 
@@ -162,6 +210,32 @@ class AsyncProduceLoop:
         self._accumulator.release(batch)
         complete(batch, outcome)
         self.driver.notify()
+
+    def _call_done(self, done: CallDone) -> None:
+        assert self.producing is not None, "a call about transactions has a core"
+        self._on_phase(self.producing.phase, self.producing.trouble, done.call)
+        answer = self.calls.pop(done.call, None)
+        if answer is not None and not answer.done():
+            answer.set_result(done)
+
+    async def _find_coordinator(self, effect: FindCoordinator) -> None:
+        answer = await self._ask_anybody(
+            FIND_COORDINATORS, wire_transactions.find_request(effect.of)
+        )
+        self.step(wire_transactions.coordinator_came(effect.of, answer))
+
+    async def _ask_coordinator(self, effect: CoordinatorRequest) -> None:
+        settings = self._settings
+        method, request = wire_transactions.request_of(
+            effect, settings.transactional_id or "", settings.transaction_timeout_ms
+        )
+        timeout_ms = min(settings.request_timeout_ms, COORDINATOR_TIMEOUT_MS)
+        answer: bytes | TidelogError
+        try:
+            answer = await self._connections.call(effect.address, method, request, timeout_ms)
+        except TidelogError as error:
+            answer = error
+        self.step(wire_transactions.answer_came(effect, answer))
 
     async def _ask_anybody(self, method: str, request: bytes) -> bytes | TidelogError:
         addresses = addresses_to_ask(self.core, self._settings.bootstrap)

@@ -5,6 +5,7 @@ aiokafka's. It belongs to one loop; everything in it runs there.
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
@@ -12,9 +13,12 @@ from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
 from tidelog.client.aio.batch_future import AsyncSendBatchFuture
+from tidelog.client.aio.cluster_calls import AsyncClusterCalls
 from tidelog.client.aio.connections import AsyncConnections
 from tidelog.client.aio.produce_loop import AsyncProduceLoop
 from tidelog.client.aio.send_future import AsyncSendFuture, wait_done
+from tidelog.client.aio.transaction import HASTE_S
+from tidelog.client.aio.transaction_calls import AsyncTransactionCalls
 from tidelog.client.aio.unstopped import tell_unstopped
 from tidelog.client.arguments.options import ProducerArguments
 from tidelog.client.arguments.records import as_bytes, checked_headers, too_large
@@ -22,28 +26,32 @@ from tidelog.client.bulk.appending import Appending
 from tidelog.client.bulk.arrow_extra import require_arrow
 from tidelog.client.bulk.pieces import pieces
 from tidelog.client.bulk.records import GivenRecords, Source
+from tidelog.client.engine.cluster.metadata import MetadataCache
 from tidelog.client.engine.produce.accumulator import Route
 from tidelog.client.engine.produce.batch import Batch
 from tidelog.client.engine.produce.messages import TopicWanted
+from tidelog.client.engine.transaction.messages import CallWithdrawn, Token
 from tidelog.client.shared.checked import checked
+from tidelog.client.shared.client_parts import backoff_of
 from tidelog.client.sync.batch_future import PartlySentError
 from tidelog.client.types.records import Headers, RecordMetadata
 from tidelog.client.writing.producer_base import (
     FLUSH_IN_HASTE_S,
-    ProducerBase,
     closed_before_sent,
     flush_timed_out,
 )
-from tidelog.client.writing.producer_parts import make_core
+from tidelog.client.writing.producer_parts import make_core, make_producing
+from tidelog.client.writing.transaction_parts import MakeCall, abort_failed
 from tidelog.wire.batch import RecordTuple, record_size_estimate
 from tidelog.wire.errors import TidelogError
 from tidelog.wire.partitioner import partition_for_key
 
+_log = logging.getLogger("tidelog.client")
 Appended = TypeVar("Appended")
 """What stands for a record, or for many, that are in a batch."""
 
 
-class AsyncProducer(ProducerBase):
+class AsyncProducer(AsyncTransactionCalls):
     """Sends records to topics.
 
     `async with AsyncProducer() as producer: await producer.send_and_wait("t", b"value")`
@@ -61,6 +69,7 @@ class AsyncProducer(ProducerBase):
             self._accumulator,
             self._connections,
             self._tell_unstopped,
+            self._follow,
         )
         self._is_in_use = True
 
@@ -79,6 +88,7 @@ class AsyncProducer(ProducerBase):
     async def _stop(self, flush: Callable[[], Awaitable[object]]) -> None:
         if self._refusal is not None:
             return
+        await self._abort_at_close()
         self._become_closed()
         self._is_in_use = False
         if not self._loop.driver.has_started:
@@ -188,7 +198,7 @@ class AsyncProducer(ProducerBase):
         is checked before anything is appended. Waits up to max_block_ms for metadata, and again
         whenever the buffer is full: PartlySentError if that is too long.
         """
-        self._check_usable(f"produce to {topic}")
+        self._check_sendable(f"produce to {topic}")
         given = GivenRecords(topic, values, keys, headers, timestamp_ms, self._options)
         return await self._send_source(topic, given, partition, has_keys=keys is not None)
 
@@ -209,7 +219,7 @@ class AsyncProducer(ProducerBase):
         1970. Rows have keys if there is a column `key` or another is named; serializers are for
         Python's values and not called.
         """
-        self._check_usable(f"produce to {topic}")
+        self._check_sendable(f"produce to {topic}")
         require_arrow("send_arrow()")
         from tidelog.client.bulk.arrow_records import ArrowRecords
 
@@ -236,7 +246,7 @@ class AsyncProducer(ProducerBase):
 
         try:
             while appending.has_more():
-                self._check_usable(f"produce to {topic}")
+                self._check_sendable(f"produce to {topic}")
                 if append() is None:
                     await self._when_room(topic, append)
                 if appending.is_piece_done:
@@ -283,6 +293,47 @@ class AsyncProducer(ProducerBase):
         """A snapshot of counters."""
         loop = self._loop
         return self._metrics_of(len(loop.unfinished), loop.requests, loop.core.requests_sent)
+
+    # Transactions.
+
+    async def _transact(
+        self, make: MakeCall, timeout: float | None, *, is_last: bool = False
+    ) -> Token | None:
+        self._check_usable("call a transaction")
+        self._loop.driver.start()
+        if self._loop.producing is None:
+            self._loop.producing = make_producing(self._options, self._loop.core)
+        deadline_ns = time.monotonic_ns() + int(self._limit_s(timeout) * 1e9)
+        call = self._begin_call(is_last=is_last)
+        answer = self._loop.transact(call, make(call=call, deadline_ns=deadline_ns))
+        try:
+            done = await answer
+        except asyncio.CancelledError:
+            self._loop.step(CallWithdrawn(call=call))
+            raise
+        if done.error is not None:
+            raise done.error
+        return done.token
+
+    def _cluster(self) -> AsyncClusterCalls:
+        self._loop.driver.start()
+        return AsyncClusterCalls(
+            self._connections,
+            self._bootstrap,
+            MetadataCache(),
+            backoff_of(self._options),
+            self._options.bootstrap_timeout_ms,
+            self._options.request_timeout_ms,
+        )
+
+    async def _abort_at_close(self) -> None:
+        """What is open would hold readers up until its timeout."""
+        if not self._is_to_abort:
+            return
+        try:
+            await self.abort_transaction(HASTE_S)
+        except TidelogError as error:
+            _log.warning("stop: %s", abort_failed(error))
 
     # Inside.
 
@@ -333,6 +384,9 @@ class AsyncProducer(ProducerBase):
     def _append(
         self, route: Route, partition: int | None, record: RecordTuple, size_bytes: int
     ) -> AsyncSendFuture | None:
+        if self._gate is not None:
+            # The transaction may have ended while the topic was looked up.
+            raise self._gate(f"produce to {route.name}")
         chosen = route.sticky if partition is None else partition
         batch = self._accumulator.append(route, chosen, *record, size_bytes)
         if batch is None:
@@ -372,7 +426,7 @@ class AsyncProducer(ProducerBase):
             self._loop.driver.wake()
             if not await self._loop.driver.wait(deadline - time.monotonic()):
                 raise self._full(topic, self._loop.unfinished.values())
-            self._check_usable(f"produce to {topic}")
+            self._check_sendable(f"produce to {topic}")
 
     async def _flush(self, timeout: float | None) -> bool:
         self._accumulator.seal_all()

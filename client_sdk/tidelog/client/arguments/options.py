@@ -22,6 +22,7 @@ from tidelog.client.arguments.kinds import (
 )
 from tidelog.client.errors import with_article
 from tidelog.client.tls.security import check_security, security_variables
+from tidelog.client.types.transaction_token import TRANSACTIONAL_ID_BYTES_MAX
 from tidelog.wire.batch import BATCH_BYTES_MAX, Codec
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.group_names import GROUP_NAME_BYTES_MAX
@@ -86,6 +87,11 @@ class ProducerOptions(_Common, frozen=True, kw_only=True):
     """Called with (key bytes, all partitions, available partitions)."""
     retries: int = 2_147_483_647
     allow_auto_create_topics: bool = True
+    transactional_id: str | None = None
+    """The name under which it writes transactions; who takes it over last fences the others."""
+    transaction_timeout_ms: int = 60_000
+    """A transaction that is open for longer is aborted; at most the cluster's
+    `transaction.max.timeout.ms`."""
 
 
 class ConsumerOptions(_Common, frozen=True, kw_only=True):
@@ -162,6 +168,7 @@ class ProducerArguments(_CommonArguments, total=False):
     retries: int
     allow_auto_create_topics: bool
     transactional_id: str | None
+    transaction_timeout_ms: int
 
 
 class ConsumerArguments(_CommonArguments, total=False):
@@ -198,8 +205,6 @@ _SASL: Final = "SASL (certificates prove who a client is: security_protocol='SSL
 _TLS_DETAILS: Final = "this detail of TLS (gRPC has no such choice)"
 
 NOT_YET: Final[Mapping[str, str]] = {
-    "transactional_id": _TRANSACTIONS,
-    "transaction_timeout_ms": _TRANSACTIONS,
     "sasl_mechanism": _SASL,
     "sasl_plain_username": _SASL,
     "sasl_plain_password": _SASL,
@@ -355,6 +360,7 @@ def _check_producer(client: str, options: ProducerOptions) -> None:
             f"enable_idempotence=True with acks={options.acks!r} and retries={options.retries}: "
             "it needs acks='all' and retries above 0",
         )
+    _check_transactional(client, options)
     codec_of(client, options.compression_type)
     if options.delivery_timeout_ms < options.request_timeout_ms + options.linger_ms:
         raise invalid(
@@ -369,6 +375,27 @@ def _check_producer(client: str, options: ProducerOptions) -> None:
         )
     if options.max_in_flight_requests_per_connection < 1:
         raise invalid(client, "max_in_flight_requests_per_connection is below 1")
+
+
+def _check_transactional(client: str, options: ProducerOptions) -> None:
+    """A name within the contract's limits, and everything that a transaction needs."""
+    name = options.transactional_id
+    if name is None:
+        return
+    if not 0 < len(name.encode()) <= TRANSACTIONAL_ID_BYTES_MAX:
+        raise invalid(
+            client,
+            f"transactional_id is {shown(name)}, it can be 1 to {TRANSACTIONAL_ID_BYTES_MAX} bytes",
+        )
+    if not is_idempotent(options):
+        raise invalid(
+            client,
+            f"transactional_id={name!r} with acks={options.acks!r}, retries={options.retries} and "
+            f"enable_idempotence={options.enable_idempotence}: it needs acks='all', retries above "
+            "0 and idempotence",
+        )
+    if options.transaction_timeout_ms < 1:
+        raise invalid(client, "transaction_timeout_ms is below 1")
 
 
 def _check_consumer(client: str, options: ConsumerOptions) -> None:

@@ -50,6 +50,8 @@ class GroupOffsets:
         """As far as this consumer knows."""
         self.starts: deque[OffsetsFound] = deque()
         """Answers to lookups that nobody waits for: where partitions begin."""
+        self.lost_undone: set[TopicPartition] = set()
+        """Gone, with records that were delivered and belong to no transaction that counts."""
         self._group = group
         self._options = options
         self._core = core
@@ -215,6 +217,28 @@ class GroupOffsets:
                 epoch = state.epochs.before(state.position)
                 found[name] = OffsetAndMetadata(state.position, "", epoch)
         return found
+
+    # Transactions, which commit by a producer what was delivered.
+
+    def undone(self) -> dict[TopicPartition, int]:
+        """Where begins what was delivered since the last transaction that counts."""
+        found = self._core.partitions.items()
+        return {name: at for name, state in found if (at := state.handed_from) is not None}
+
+    def settle_undone(self, committed: Mapping[TopicPartition, int]) -> None:
+        """A transaction that counts has committed these."""
+        self.lost_undone.clear()
+        for name, offset in committed.items():
+            state = self._core.partitions.get(name)
+            if state is not None:
+                self.committed[name] = offset
+                state.handed_from = None if state.position == offset else offset
+
+    def note_leaving(self, names: Iterable[TopicPartition]) -> None:
+        """These are about to be read by others: what was delivered of them is not this member's
+        to commit any more."""
+        undone = self.undone()
+        self.lost_undone |= undone.keys() & set(names)
 
     # Lookups of the user's.
 

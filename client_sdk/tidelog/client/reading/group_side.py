@@ -182,8 +182,9 @@ class GroupSide:
 
     def assign(self, wanted: Iterable[TopicPartition], now_ns: int) -> None:
         """The user's own choice: it begins where the group has committed."""
-        before = set(self._core.partitions)
-        self._core.assign(wanted, now_ns)
+        before, kept = set(self._core.partitions), list(wanted)
+        self.offsets.note_leaving(before.difference(kept))
+        self._core.assign(kept, now_ns)
         gone = before - self._core.partitions.keys()
         for name in gone:
             self._forget(name)
@@ -198,6 +199,7 @@ class GroupSide:
         gone = set(names)
         kept = [name for name in self._core.partitions if name not in gone]
         self._user.note_position()
+        self.offsets.note_leaving(gone)
         self._core.assign(kept, time.monotonic_ns())
         for name in gone:
             self._forget(name)

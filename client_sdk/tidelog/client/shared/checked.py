@@ -54,7 +54,12 @@ from tidelog.client.types.groups import (
     MemberToRemove,
     OffsetTimestamp,
 )
-from tidelog.client.types.records import NewTopic, RecordMetadata
+from tidelog.client.types.records import ConsumerGroupMetadata, NewTopic, RecordMetadata
+from tidelog.client.types.transaction_token import (
+    PRODUCER_EPOCH_MAX,
+    PRODUCER_ID_MAX,
+    TransactionToken,
+)
 from tidelog.client.types.transactions import TransactionState
 
 P = ParamSpec("P")
@@ -179,6 +184,24 @@ def _stored_at(value: Any, tried: str, name: str) -> RecordMetadata:
     )
 
 
+def _member(value: Any, tried: str, name: str) -> ConsumerGroupMetadata:
+    """As a consumer's group_metadata() tells it."""
+    found: ConsumerGroupMetadata = one_of(ConsumerGroupMetadata, "a ConsumerGroupMetadata")(
+        value, tried, name
+    )
+    return found._replace(
+        group_id=_GROUP(found.group_id, tried, f"{name}.group_id"),
+        member_epoch=whole(-1, INT32_MAX)(found.member_epoch, tried, f"{name}.member_epoch"),
+        member_id=_TEXT(found.member_id, tried, f"{name}.member_id"),
+    )
+
+
+_TOKEN: Final = fields(
+    TransactionToken,
+    transactional_id=text("a transactional id", bytes_min=1),
+    producer_id=whole(0, PRODUCER_ID_MAX, "a producer id"),
+    producer_epoch=whole(0, PRODUCER_EPOCH_MAX, "a producer's epoch"),
+)
 _AS_OF: Final = either(Mapping, mapping(_COUNT, _PLACE, "partition: offset"), _PLACE)
 
 TABLE: Final[Mapping[str, Check]] = {
@@ -214,6 +237,12 @@ TABLE: Final[Mapping[str, Check]] = {
     "callback": optional(plain_function),
     "metadata": flag,
     "autocommit": flag,
+    # Transactions.
+    "send_offsets_to_transaction.offsets": _OFFSETS,
+    "send_offsets.offsets": _OFFSETS,
+    "group_metadata": either(str, _GROUP, _member),
+    "transaction.consumer": anything,
+    "token": either(str, _TEXT, _TOKEN),
     "max_records": optional(whole(1, INT64_MAX)),
     "max_bytes": whole(0, INT64_MAX, "a number of bytes"),
     "include_headers": flag,

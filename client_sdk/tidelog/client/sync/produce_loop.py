@@ -8,8 +8,8 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable
-from typing import Final, assert_never
+from collections.abc import Callable, Sequence
+from typing import Final, assert_never, cast
 
 import msgspec
 
@@ -17,13 +17,11 @@ from tidelog.client.engine.produce.accumulator import Accumulator
 from tidelog.client.engine.produce.batch import Batch
 from tidelog.client.engine.produce.messages import (
     AllocateProducerId,
-    BatchSealed,
     BreakStream,
     CompleteBatch,
     ConnectFailed,
     FetchMetadata,
     OpenStream,
-    ProducerEffect,
     ProducerMessage,
     RefuseTopic,
     RouteTopic,
@@ -33,6 +31,17 @@ from tidelog.client.engine.produce.messages import (
     TellWaiting,
 )
 from tidelog.client.engine.produce.producer import ProducerCore
+from tidelog.client.engine.transaction.messages import (
+    CallDone,
+    CoordinatorRequest,
+    FindCoordinator,
+    SendDecide,
+    SendEnd,
+    SendInitialize,
+    SendOffsets,
+    SendPrepare,
+)
+from tidelog.client.engine.transaction.producing import Effect, Message, ProducingCore
 from tidelog.client.shared import io_threads
 from tidelog.client.shared.asking import Answer, OnAnswer
 from tidelog.client.shared.client_parts import metadata_came
@@ -40,13 +49,17 @@ from tidelog.client.sync.connections import Connections
 from tidelog.client.sync.future import complete
 from tidelog.client.sync.streams import ProduceStream
 from tidelog.client.wire import calls as wire
+from tidelog.client.wire import transactions as wire_transactions
+from tidelog.client.wire.groups import FIND_COORDINATORS
 from tidelog.client.writing.producer_parts import (
     LoopSettings,
     addresses_to_ask,
     identity_came,
     request_maker,
+    sealed_message,
     waiting_text,
 )
+from tidelog.client.writing.transaction_parts import COORDINATOR_TIMEOUT_MS, OnPhase
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 _log = logging.getLogger("tidelog.client")
@@ -64,7 +77,7 @@ class Stop(msgspec.Struct, frozen=True, kw_only=True):
 
 
 WAKE: Final = Wake()
-Item = ProducerMessage | Wake | Stop
+Item = Message | Wake | Stop
 
 
 class Shared:
@@ -93,13 +106,20 @@ class ProduceLoop:
         shared: Shared,
         connections: Connections,
         on_dead: Callable[[], None],
+        on_phase: OnPhase,
     ) -> None:
         self.inbox: queue.SimpleQueue[Item] = queue.SimpleQueue()
         self.core = core
         self.requests = request_maker(settings)
+        self.producing: ProducingCore | None = None
+        """The core with its transactions, of a producer that has any."""
+        self.calls: dict[int, queue.SimpleQueue[CallDone | TidelogError]] = {}
+        """Of the user's, about transactions, that are not answered yet; under the lock."""
+        self.connections = connections
         self._settings = settings
         self._shared = shared
         self._connections = connections
+        self._on_phase = on_phase
         self._streams: dict[int, ProduceStream] = {}
         self._addresses: dict[int, str] = {}
         """Of streams that are being opened."""
@@ -127,7 +147,7 @@ class ProduceLoop:
 
     def _turn(self) -> None:
         """Wait for something to do, then do all of it."""
-        messages: list[ProducerMessage] = []
+        messages: list[Message] = []
         item = self._wait()
         while item is not None:
             if isinstance(item, Stop):
@@ -148,10 +168,21 @@ class ProduceLoop:
             sealed = shared.accumulator.take_sealed()
             for batch in sealed:
                 shared.unfinished[batch.number] = batch
-        steps = [*(BatchSealed(batch=batch) for batch in sealed), *messages]
-        self._perform(self.core.steps(steps, now_ns))
+        # A call that ends a transaction comes behind everything that was appended before it.
+        self._perform(self._steps([*map(sealed_message, sealed), *messages], now_ns))
 
-    def _note_stream(self, message: ProducerMessage) -> None:
+    def _steps(self, messages: Sequence[Message], now_ns: int) -> Sequence[Effect]:
+        producing = self.producing
+        if producing is None:
+            return self.core.steps(cast("Sequence[ProducerMessage]", messages), now_ns)
+        before = producing.phase
+        effects = producing.steps(messages, now_ns)
+        if producing.phase is not before:
+            with self._shared.lock:
+                self._on_phase(producing.phase, producing.trouble)
+        return effects
+
+    def _note_stream(self, message: Message) -> None:
         """Streams are made and forgotten here, so that one thread owns them."""
         if isinstance(message, StreamOpened):
             self._streams[message.stream] = ProduceStream(
@@ -168,7 +199,7 @@ class ProduceLoop:
 
     def _wait(self) -> Item | None:
         shared = self._shared
-        core_ns = self.core.next_deadline_ns()
+        core_ns = (self.producing or self.core).next_deadline_ns()
         with shared.lock:
             linger_ns = shared.accumulator.next_linger_ns()
             deadlines = [found for found in (core_ns, linger_ns) if found is not None]
@@ -184,7 +215,7 @@ class ProduceLoop:
         except queue.Empty:
             return None
 
-    def _perform(self, effects: list[ProducerEffect]) -> None:
+    def _perform(self, effects: Sequence[Effect]) -> None:
         for effect in effects:
             match effect:
                 case SendProduce():
@@ -209,6 +240,12 @@ class ProduceLoop:
                         self._shared.changed.notify_all()
                 case TellWaiting():
                     _log.warning(waiting_text(effect, self._settings.delivery_timeout_ms))
+                case CallDone():
+                    self._call_done(effect)
+                case FindCoordinator():
+                    self._find_coordinator(effect)
+                case SendInitialize() | SendOffsets() | SendEnd() | SendPrepare() | SendDecide():
+                    self._ask_coordinator(effect)
                 case _:
                     assert_never(effect)
 
@@ -242,6 +279,32 @@ class ProduceLoop:
             self.inbox.put(identity_came(answer))
 
         self._ask_anybody(wire.ALLOCATE_PRODUCER_ID, wire.producer_id_request(), on_answer)
+
+    def _call_done(self, done: CallDone) -> None:
+        assert self.producing is not None, "a call about transactions has a core"
+        with self._shared.lock:
+            self._on_phase(self.producing.phase, self.producing.trouble, done.call)
+            waiter = self.calls.pop(done.call, None)
+        if waiter is not None:
+            waiter.put(done)
+
+    def _find_coordinator(self, effect: FindCoordinator) -> None:
+        def on_answer(answer: Answer) -> None:
+            self.inbox.put(wire_transactions.coordinator_came(effect.of, answer))
+
+        request = wire_transactions.find_request(effect.of)
+        self._ask_anybody(FIND_COORDINATORS, request, on_answer)
+
+    def _ask_coordinator(self, effect: CoordinatorRequest) -> None:
+        def on_answer(answer: Answer) -> None:
+            self.inbox.put(wire_transactions.answer_came(effect, answer))
+
+        settings = self._settings
+        method, request = wire_transactions.request_of(
+            effect, settings.transactional_id or "", settings.transaction_timeout_ms
+        )
+        timeout_ms = min(settings.request_timeout_ms, COORDINATOR_TIMEOUT_MS)
+        self._connections.call_later(effect.address, method, request, timeout_ms, on_answer)
 
     def _ask_anybody(self, method: str, request: bytes, on_answer: OnAnswer) -> None:
         self._connections.call_any_later(
@@ -288,7 +351,11 @@ class ProduceLoop:
             shared.unfinished.clear()
             for batch in left:
                 shared.accumulator.release(batch)
+            waiters = list(self.calls.values())
+            self.calls.clear()
             shared.changed.notify_all()
+        for waiter in waiters:
+            waiter.put(error)
         for batch in left:
             if batch.outcome is None:
                 complete(batch, error)

@@ -5,6 +5,7 @@ taken per record, and the I/O thread is woken at most once per batch.
 """
 
 import logging
+import queue
 import sys
 import threading
 import time
@@ -13,29 +14,35 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar, Unpack
 
 from tidelog.client.arguments.kinds import topic as checked_topic
-from tidelog.client.arguments.options import ProducerArguments
+from tidelog.client.arguments.options import ProducerArguments, ProducerOptions
 from tidelog.client.arguments.records import as_bytes, checked_headers, too_large
 from tidelog.client.bulk.appending import Appending
 from tidelog.client.bulk.arrow_extra import require_arrow
 from tidelog.client.bulk.pieces import pieces
 from tidelog.client.bulk.records import GivenRecords, Source
+from tidelog.client.engine.cluster.metadata import MetadataCache
 from tidelog.client.engine.produce.accumulator import Route
 from tidelog.client.engine.produce.batch import Batch
 from tidelog.client.engine.produce.messages import TopicWanted
+from tidelog.client.engine.transaction.messages import CallDone, CallWithdrawn, Token
 from tidelog.client.shared import io_threads
 from tidelog.client.shared.checked import checked
+from tidelog.client.shared.client_parts import backoff_of
 from tidelog.client.sync.batch_future import PartlySentError, SendBatchFuture
+from tidelog.client.sync.cluster_calls import ClusterCalls
 from tidelog.client.sync.connections import Connections
 from tidelog.client.sync.future import SendFuture, wait_done
 from tidelog.client.sync.produce_loop import WAKE, ProduceLoop, Shared, Stop
+from tidelog.client.sync.transaction import HASTE_S
+from tidelog.client.sync.transaction_calls import TransactionCalls
 from tidelog.client.types.records import Headers
 from tidelog.client.writing.producer_base import (
     FLUSH_IN_HASTE_S,
-    ProducerBase,
     closed_before_sent,
     flush_timed_out,
 )
-from tidelog.client.writing.producer_parts import make_core
+from tidelog.client.writing.producer_parts import make_core, make_producing
+from tidelog.client.writing.transaction_parts import MakeCall, abort_failed
 from tidelog.wire.batch import RecordTuple, record_size_estimate
 from tidelog.wire.errors import TidelogError
 from tidelog.wire.partitioner import partition_for_key
@@ -48,7 +55,7 @@ Appended = TypeVar("Appended")
 """What stands for a record, or for many, that are in a batch."""
 
 
-class Producer(ProducerBase):
+class Producer(TransactionCalls):
     """Sends records to topics. Safe to share between threads.
 
     `with Producer(bootstrap_servers="localhost:9192") as producer: producer.send("t", b"value")`
@@ -79,7 +86,7 @@ class Producer(ProducerBase):
         timestamp_ms: int | None = None,
     ) -> SendFuture:
         """Append a record; blocks up to max_block_ms for metadata or room in the buffer."""
-        if topic.__class__ is not str or self._refusal is not None:
+        if topic.__class__ is not str or self._gate is not None:
             topic = self._usable_topic(topic)
         if self._serialize_value is not None:
             value = self._serialize_value(value)
@@ -146,7 +153,7 @@ class Producer(ProducerBase):
         is checked before anything is appended. Blocks up to max_block_ms for metadata, and again
         whenever the buffer is full: PartlySentError if that is too long.
         """
-        self._check_usable(f"produce to {topic}")
+        self._check_sendable(f"produce to {topic}")
         given = GivenRecords(topic, values, keys, headers, timestamp_ms, self._options)
         return self._send_source(topic, given, partition, has_keys=keys is not None)
 
@@ -167,7 +174,7 @@ class Producer(ProducerBase):
         1970. Rows have keys if there is a column `key` or another is named; serializers are for
         Python's values and not called.
         """
-        self._check_usable(f"produce to {topic}")
+        self._check_sendable(f"produce to {topic}")
         require_arrow("send_arrow()")
         from tidelog.client.bulk.arrow_records import ArrowRecords
 
@@ -186,7 +193,7 @@ class Producer(ProducerBase):
         appending = Appending(pieces(source, partition, choose))
 
         def append() -> Batch | None:
-            self._check_usable(f"produce to {topic}")  # Under the lock, as in `_send_by_append`.
+            self._check_sendable(f"produce to {topic}")  # Under the lock, as in `_send_by_append`.
             batch = appending.step(self._accumulator, route)
             if batch is not None:
                 self._wake_for(batch)
@@ -194,7 +201,7 @@ class Producer(ProducerBase):
 
         try:
             while appending.has_more():
-                self._check_usable(f"produce to {topic}")
+                self._check_sendable(f"produce to {topic}")
                 with self._lock:
                     batch = append()
                 if batch is None:
@@ -239,6 +246,7 @@ class Producer(ProducerBase):
     def _close(self, flush: Callable[[], object]) -> None:
         if self._refusal is not None:
             return
+        self._abort_at_close()
         self._become_closed()
         loop = self._loop
         if loop is None:
@@ -335,6 +343,65 @@ class Producer(ProducerBase):
             shared.is_wake_pending = True
             self._running_loop().inbox.put(WAKE)
 
+    # Transactions.
+
+    def _transact(
+        self, make: MakeCall, timeout: float | None, *, is_last: bool = False
+    ) -> Token | None:
+        tried = "call a transaction"
+        self._check_usable(tried)
+        self._check_may_wait(tried)
+        deadline_ns = time.monotonic_ns() + int(self._limit_s(timeout) * 1e9)
+        answer: queue.SimpleQueue[CallDone | TidelogError] = queue.SimpleQueue()
+        with self._lock:
+            loop = self._running_loop()
+            if loop.producing is None:
+                loop.producing = make_producing(self._options, loop.core)
+            call = self._begin_call(is_last=is_last)
+            loop.calls[call] = answer
+            loop.inbox.put(make(call=call, deadline_ns=deadline_ns))
+        try:
+            done = self._wait_answer(answer, tried)
+        except BaseException:
+            loop.inbox.put(CallWithdrawn(call=call))
+            raise
+        if done.error is not None:
+            raise done.error
+        return done.token
+
+    def _check_may_wait(self, tried: str) -> None:
+        io_threads.refuse_waiting(tried)
+
+    def _wait_answer(
+        self, answer: "queue.SimpleQueue[CallDone | TidelogError]", tried: str
+    ) -> CallDone:
+        """It comes at the latest at the call's deadline, unless the I/O thread is not there."""
+        while True:
+            try:
+                found = answer.get(timeout=1.0)
+            except queue.Empty:
+                self._check_usable(tried)
+                continue
+            if isinstance(found, TidelogError):
+                raise found
+            return found
+
+    def _cluster(self) -> ClusterCalls:
+        with self._lock:
+            connections = self._running_loop().connections
+        return cluster_calls_of(self._options, self._bootstrap, connections)
+
+    def _abort_at_close(self) -> None:
+        """What is open would hold readers up until its timeout."""
+        loop = self._loop
+        is_on_loop = loop is not None and loop.thread is threading.current_thread()
+        if not self._is_to_abort or is_on_loop:
+            return
+        try:
+            self.abort_transaction(HASTE_S)
+        except TidelogError as error:
+            _log.warning("close: %s", abort_failed(error))
+
     def _running_loop(self) -> ProduceLoop:
         """Under the lock."""
         if self._loop is None:
@@ -349,6 +416,7 @@ class Producer(ProducerBase):
             self._shared,
             Connections(self._options.client_id, self._security),
             self._become_closed,
+            self._follow,
         )
 
     def _wait_route(self, topic: str) -> Route:
@@ -384,8 +452,8 @@ class Producer(ProducerBase):
         """The accumulator decides: a batch to open, more memory for it, or one to seal."""
 
         def append() -> SendFuture | None:
-            # Under the lock: the I/O thread may have ended since send() looked.
-            self._check_usable(f"produce to {route.name}")
+            # Under the lock: thread or transaction may have ended since send() looked.
+            self._check_sendable(f"produce to {route.name}")
             chosen = route.sticky if partition is None else partition
             batch = self._append(route, chosen, *record, size_bytes)
             if batch is None:
@@ -415,7 +483,7 @@ class Producer(ProducerBase):
                 if left <= 0:
                     raise self._full(topic, shared.unfinished.values())
                 shared.changed.wait(min(left, 1.0))
-                self._check_usable(f"produce to {topic}")
+                self._check_sendable(f"produce to {topic}")
 
     def _seal_one_for_room(self) -> None:
         """With everything in open batches nothing would ever leave before it has lingered."""
@@ -463,3 +531,17 @@ class Producer(ProducerBase):
             self._close(self._flush_in_haste)
         else:
             self.close(_EXIT_TIMEOUT_S)
+
+
+def cluster_calls_of(
+    options: ProducerOptions, bootstrap: tuple[str, ...], connections: Connections
+) -> ClusterCalls:
+    """For calls in the user's own time, with metadata of their own: the core's are its thread's."""
+    return ClusterCalls(
+        connections,
+        bootstrap,
+        MetadataCache(),
+        backoff_of(options),
+        options.bootstrap_timeout_ms,
+        options.request_timeout_ms,
+    )

@@ -139,8 +139,9 @@ def produce_request(
     *,
     acks: int,
     timeout_ms: int,
+    transactional_id: str = "",
 ) -> bytes:
-    """A request of a produce stream.
+    """A request of a produce stream; `transactional_id`: whose transaction the batches belong to.
 
     Protobuf would copy each batch two to four times: here it makes all but the batches, and one
     join puts them in. A field may stand anywhere in its message.
@@ -157,7 +158,9 @@ def produce_request(
         size_bytes = len(fields) + len(lead) + len(each.batch)
         part = _lead(produce_pb2.ProduceRequest.BATCHES_FIELD_NUMBER, size_bytes)
         pieces += (part, fields, lead, each.batch)
-    settings = produce_pb2.ProduceRequest(acks=_ACKS[acks], timeout_ms=timeout_ms)
+    settings = produce_pb2.ProduceRequest(
+        acks=_ACKS[acks], timeout_ms=timeout_ms, transactional_id=transactional_id
+    )
     pieces.append(settings.SerializeToString())
     numbered = produce_pb2.ProduceStreamRequest(correlation_id=correlation_id)
     field = produce_pb2.ProduceStreamRequest.REQUEST_FIELD_NUMBER

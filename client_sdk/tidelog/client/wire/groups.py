@@ -60,11 +60,12 @@ class MemberDetails(msgspec.Struct, frozen=True, kw_only=True):
     assignor: Assignor = Assignor.UNSPECIFIED
 
 
-def find_coordinators_request(groups: Iterable[str]) -> bytes:
-    """Asks any broker."""
-    return coordinator_pb2.FindCoordinatorsRequest(
-        kind=coordinator_pb2.COORDINATOR_KIND_GROUP, keys=groups
-    ).SerializeToString()
+def find_coordinators_request(
+    names: Iterable[str],
+    kind: coordinator_pb2.CoordinatorKind.ValueType = coordinator_pb2.COORDINATOR_KIND_GROUP,
+) -> bytes:
+    """Asks any broker; by default for the coordinators of groups."""
+    return coordinator_pb2.FindCoordinatorsRequest(kind=kind, keys=names).SerializeToString()
 
 
 def coordinator_came(answer: bytes | TidelogError) -> CoordinatorFound | CoordinatorFailed:

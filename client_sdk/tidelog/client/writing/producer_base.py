@@ -18,9 +18,17 @@ from tidelog.client.engine.cluster.metadata import MetadataCache
 from tidelog.client.engine.produce.accumulator import Accumulator, Route
 from tidelog.client.engine.produce.batch import Batch
 from tidelog.client.engine.produce.outcomes import so_far
+from tidelog.client.engine.transaction.phases import MustAbort, New, Open, Phase
+from tidelog.client.engine.transaction.refusals import Refusals
 from tidelog.client.shared.lifecycle import Client
 from tidelog.client.tls.security import security_of
 from tidelog.client.writing.producer_parts import LoopSettings, RequestMaker, loop_settings
+from tidelog.client.writing.transaction_parts import (
+    ENDING,
+    Refusal,
+    gate_of,
+    no_transactional_id,
+)
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.partitioner import partition_for_key, partitions_for_keys
 
@@ -45,6 +53,17 @@ class ProducerBase(Client):
         self._accumulator = Accumulator(accumulator_limits(options), time.monotonic_ns)
         self._waits = 0
         """How often send() had to wait for room."""
+        self._say = Refusals(options.transactional_id or "")
+        self._phase: Phase = New()
+        """What its transactions are at, as whoever runs the core told last."""
+        self._ending: set[int] = set()
+        """Calls under way behind which nothing is appended."""
+        self._calls_made = 0
+        # Of the instance: send() reads it for each record.
+        self._gate: Refusal | None = None
+        """Makes the error for a record that is appended now; None: it may be."""
+        if options.transactional_id is not None:
+            self._gate = gate_of(self._say, self._phase, None)
 
     def _loop_settings(self) -> LoopSettings:
         return loop_settings(self._name, self._options, self._bootstrap)
@@ -52,8 +71,72 @@ class ProducerBase(Client):
     def _usable_topic(self, topic: object) -> str:
         """The topic by its name, as long as the producer sends."""
         found: str = checked_topic(topic, f"call {self._name}.send()", "topic")
-        self._check_usable(f"produce to {found}")
+        self._check_sendable(f"produce to {found}")
         return found
+
+    def _check_sendable(self, tried: str) -> None:
+        """Refuses a record that belongs to no transaction, where each must."""
+        self._check_usable(tried)
+        if self._gate is not None:
+            raise self._gate(tried)
+
+    def _become_closed(self) -> None:
+        super()._become_closed()
+        self._gate = self._refusal
+
+    def become_forked(self) -> None:
+        """Called in a forked child before anything else runs there."""
+        super().become_forked()
+        self._gate = self._refusal
+
+    # Transactions.
+
+    def _check_transactional(self, tried: str) -> None:
+        """Refuses a call of a plain producer, and one that would wait where nobody may."""
+        self._check_usable(tried)
+        self._check_may_wait(tried)
+        if self._options.transactional_id is None:
+            raise no_transactional_id(tried, self._name)
+
+    def _check_may_wait(self, tried: str) -> None:
+        """Refuses a call in a callback, where that would wait for itself."""
+
+    @property
+    def _is_new(self) -> bool:
+        """Whether the transactional id was never taken over."""
+        return isinstance(self._phase, New)
+
+    @property
+    def _is_open(self) -> bool:
+        """Whether records and offsets may be added to a transaction."""
+        return isinstance(self._phase, Open)
+
+    @property
+    def _is_to_abort(self) -> bool:
+        """Whether a producer that ends now leaves something that only its timeout would end."""
+        return isinstance(self._phase, Open | MustAbort) and self._refusal is None
+
+    def _follow(self, phase: Phase, trouble: TidelogError | None, done: int | None = None) -> None:
+        """Whoever runs the core tells what the transactions are at; `done`: a call has ended."""
+        self._phase = phase
+        if done is not None:
+            self._ending.discard(done)
+        if self._refusal is None and self._options.transactional_id is not None:
+            may_append = isinstance(phase, Open) and not self._ending
+            self._gate = None if may_append else gate_of(self._say, phase, trouble)
+
+    def _begin_call(self, *, is_last: bool) -> int:
+        """The number of a call; what is appended behind one that ends a transaction is refused."""
+        self._calls_made += 1
+        if is_last and self._options.transactional_id is not None:
+            self._ending.add(self._calls_made)
+            if self._gate is None:
+                self._gate = gate_of(self._say, ENDING, None)
+            self._accumulator.seal_all()
+        return self._calls_made
+
+    def _limit_s(self, timeout: float | None) -> float:
+        return self._options.max_block_ms / 1000 if timeout is None else timeout
 
     def _check_partition(self, route: Route, partition: int) -> int:
         tried = f"produce to {route.name}"

@@ -15,6 +15,7 @@ from tidelog.client.engine.cluster.metadata import MetadataCache
 from tidelog.client.engine.cluster.topics import TopicDesk
 from tidelog.client.engine.produce.batch import Batch
 from tidelog.client.engine.produce.messages import (
+    BatchSealed,
     ProducerIdAllocated,
     ProducerIdFailed,
     SendProduce,
@@ -22,6 +23,8 @@ from tidelog.client.engine.produce.messages import (
 )
 from tidelog.client.engine.produce.producer import ProducerCore
 from tidelog.client.engine.produce.settings import ProducerSettings
+from tidelog.client.engine.transaction.core import TransactionCore
+from tidelog.client.engine.transaction.producing import ProducingCore
 from tidelog.client.shared.client_parts import backoff_of, topic_settings_of
 from tidelog.client.wire import calls as wire
 from tidelog.wire.batch import Codec, encode_batch, route_sum
@@ -43,6 +46,8 @@ class LoopSettings(msgspec.Struct, frozen=True, kw_only=True):
     request_timeout_ms: int
     delivery_timeout_ms: int
     allow_auto_create_topics: bool
+    transactional_id: str | None
+    transaction_timeout_ms: int
 
 
 def loop_settings(
@@ -56,6 +61,8 @@ def loop_settings(
         request_timeout_ms=options.request_timeout_ms,
         delivery_timeout_ms=options.delivery_timeout_ms,
         allow_auto_create_topics=options.allow_auto_create_topics,
+        transactional_id=options.transactional_id,
+        transaction_timeout_ms=options.transaction_timeout_ms,
     )
 
 
@@ -69,19 +76,30 @@ def make_core(options: ProducerOptions, metadata: MetadataCache) -> ProducerCore
         delivery_timeout_ms=options.delivery_timeout_ms,
         retries_max=options.retries,
         is_idempotent=client_options.is_idempotent(options),
+        is_transactional=options.transactional_id is not None,
     )
     desk = TopicDesk(topic_settings_of(options), metadata, backoff)
     return ProducerCore(settings, metadata, desk, backoff)
 
 
+def make_producing(options: ProducerOptions, core: ProducerCore) -> ProducingCore:
+    """The same core with transactions: its own, or just what decides tokens."""
+    name = options.transactional_id
+    transactions = TransactionCore(name or "", backoff_of(options))
+    return ProducingCore(core, transactions, is_transactional=name is not None)
+
+
 class RequestMaker:
     """Turns what the core sends into bytes, and counts it."""
 
-    def __init__(self, *, codec: Codec, acks: int, request_timeout_ms: int) -> None:
+    def __init__(
+        self, *, codec: Codec, acks: int, request_timeout_ms: int, transactional_id: str = ""
+    ) -> None:
         self.records_sent = 0
         self.bytes_sent = 0
         self._codec = codec
         self._acks = acks
+        self._transactional_id = transactional_id
         self._wait_ms = broker_wait_ms(request_timeout_ms)
 
     def make(self, effect: SendProduce) -> bytes:
@@ -89,7 +107,7 @@ class RequestMaker:
         parts: list[PartitionBatch] = []
         for batch, leader_epoch in zip(effect.batches, effect.leader_epochs, strict=True):
             if batch.encoded is None:
-                batch.encoded = seal(batch, self._codec)
+                batch.encoded = seal(batch, self._codec, bool(self._transactional_id))
                 # A batch that was numbered anew is sealed again.
                 self.records_sent += len(batch.columns) if batch.attempts == 1 else 0
             data, sum_ = batch.encoded
@@ -104,8 +122,17 @@ class RequestMaker:
                 )
             )
         return wire.produce_request(
-            effect.correlation_id, parts, acks=self._acks, timeout_ms=self._wait_ms
+            effect.correlation_id,
+            parts,
+            acks=self._acks,
+            timeout_ms=self._wait_ms,
+            transactional_id=self._transactional_id,
         )
+
+
+def sealed_message(batch: Batch) -> BatchSealed:
+    """What the core is told of a batch that left the accumulator."""
+    return BatchSealed(batch=batch)
 
 
 def request_maker(settings: LoopSettings) -> RequestMaker:
@@ -114,6 +141,7 @@ def request_maker(settings: LoopSettings) -> RequestMaker:
         codec=settings.codec,
         acks=settings.acks,
         request_timeout_ms=settings.request_timeout_ms,
+        transactional_id=settings.transactional_id or "",
     )
 
 
@@ -123,7 +151,7 @@ def broker_wait_ms(request_timeout_ms: int) -> int:
     return max(1, request_timeout_ms - min(ANSWER_MS, request_timeout_ms // 10))
 
 
-def seal(batch: Batch, codec: Codec) -> tuple[bytes, int]:
+def seal(batch: Batch, codec: Codec, is_transactional: bool = False) -> tuple[bytes, int]:
     """The batch's bytes and its route sum: stop 3 of a record's walk."""
     data = encode_batch(
         batch.columns,
@@ -131,6 +159,7 @@ def seal(batch: Batch, codec: Codec) -> tuple[bytes, int]:
         producer_id=batch.producer_id,
         producer_epoch=batch.producer_epoch,
         base_sequence=batch.base_sequence,
+        is_transactional=is_transactional,
     )
     crc = int.from_bytes(data[CHECKSUM_POSITION : CHECKSUM_POSITION + 4], "big")
     return data, route_sum(TopicId(batch.topic_id), batch.partition, crc)

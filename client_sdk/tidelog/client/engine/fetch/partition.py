@@ -25,6 +25,7 @@ class PartitionState:
         "fetch_offset",
         "generation",
         "group_topic_id",
+        "handed_from",
         "high_watermark",
         "is_draining",
         "is_held",
@@ -53,6 +54,8 @@ class PartitionState:
         """Grows with each change of position that is not reading on."""
         self.position: int | None = None
         self.fetch_offset: int | None = None
+        self.handed_from: int | None = None
+        """Where begins what the user was given since a transaction last counted; None: nothing."""
         self.epochs = ReadEpochs()
         self.reset = reset
         """Where to begin while there is no position; None: the user must say."""
@@ -108,6 +111,7 @@ class PartitionState:
         self._forget()
         read_to = offset - 1 if self.fetch_offset is None else self.fetch_offset
         self.position = self.fetch_offset = offset
+        self.handed_from = None
         self.epochs.move(offset, epoch, read_to)
 
     def step_back(self, offset: int) -> None:
@@ -116,12 +120,14 @@ class PartitionState:
         assert 0 <= offset <= self.fetch_offset, f"{self!r} cannot step back to {offset}"
         self._forget()
         self.position = self.fetch_offset = offset
+        if self.handed_from is not None:
+            self.handed_from = min(self.handed_from, offset)
         self.epochs.cut(offset)
 
     def need_reset(self, reset: OffsetSpec | None) -> None:
         """There is no position: it has to be asked for."""
         self._forget()
-        self.position = self.fetch_offset = None
+        self.position = self.fetch_offset = self.handed_from = None
         self.epochs.begin(0, NO_EPOCH)
         self.reset = reset
 
@@ -170,6 +176,8 @@ class PartitionState:
         """The user has everything below `next_offset`."""
         assert self.fetch_offset is not None, f"{self!r} was handed over without a position"
         assert next_offset <= self.fetch_offset, f"{self!r} hands over what was not fetched"
+        if self.handed_from is None and next_offset != self.position:
+            self.handed_from = self.position
         self.position = next_offset
 
     def _forget(self) -> None:

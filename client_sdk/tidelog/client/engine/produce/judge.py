@@ -20,6 +20,7 @@ INDETERMINATE.
 """
 
 from collections.abc import Callable
+from typing import Final
 
 from tidelog.client.engine.cluster.backoff import NS_PER_MS, Backoff
 from tidelog.client.engine.cluster.metadata import MetadataCache
@@ -29,15 +30,20 @@ from tidelog.client.engine.produce.lane import Lane
 from tidelog.client.engine.produce.outcomes import (
     SEQUENCE_REFUSED,
     STALE_METADATA,
+    TRANSACTION_OVER,
     indeterminate,
     is_known_not_stored,
     unanswered,
     undelivered,
 )
 from tidelog.client.engine.produce.sequences import PartitionSequence, Sequencer
+from tidelog.client.errors import PeerError
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import Offset
 
+FINISHING_MS: Final = 10
+"""So soon the first batch of a transaction is sent again while the one before is being finished, if
+the broker names no time."""
 Finish = Callable[[Batch, Outcome], None]
 STORED_SOMEWHERE = Acknowledgement(base_offset=Offset(-1))
 """Stored once, too long ago for the broker to name the offset."""
@@ -256,6 +262,62 @@ class SequenceJudge(Judge):
                 self.finish(batch, indeterminate(batch.topic, batch.partition, cause))
         lane.waiting.extendleft(reversed(kept))
         self.sequencer.begin_epoch(head)
+
+
+class TransactionJudge(SequenceJudge):
+    """With sequences, within one transaction.
+
+    Nothing is numbered anew here: what failed leaves a gap, and the transaction can only be
+    aborted; the next one has another identity. Nor does it matter whether what failed is stored:
+    what is not committed does not count.
+    """
+
+    def answered(self, lane: Lane, batch: Batch, outcome: Outcome, now_ns: int) -> None:
+        """The broker said this of the batch."""
+        if isinstance(outcome, TidelogError) and outcome.code in TRANSACTION_OVER:
+            self.give_up(lane, batch, outcome)
+        else:
+            super().answered(lane, batch, outcome, now_ns)
+
+    def refuse(self, lane: Lane, batch: Batch, error: TidelogError, now_ns: int) -> None:
+        """As any other; while the transaction before is being finished it is a matter of
+        milliseconds."""
+        super().refuse(lane, batch, error, now_ns)
+        if error.code is ErrorCode.CONCURRENT_TRANSACTIONS:
+            told_ms = error.retry_after_ms if isinstance(error, PeerError) else 0
+            delay_ms = told_ms or FINISHING_MS * batch.attempts
+            lane.retry_at_ns = now_ns + min(delay_ms, self.backoff.max_ms) * NS_PER_MS
+
+    def _sequence_refused(self, lane: Lane, batch: Batch, error: TidelogError, now_ns: int) -> None:
+        if lane.has_older(batch):
+            self.refuse(lane, batch, error, now_ns)
+        else:
+            self.give_up(lane, batch, error)
+
+    def give_up(self, lane: Lane, batch: Batch, error: TidelogError) -> None:
+        """It is not sent any more, nor is anything behind it."""
+        del lane
+        if (partition := self.sequencer.of(batch)) is not None:
+            partition.is_void = True
+        self.finish(batch, error)
+
+    def is_ready(self, lane: Lane, now_ns: int) -> bool:
+        """Whether the oldest waiting batch may follow what its partition was sent."""
+        partition = self.sequencer.of(lane.waiting[0])
+        if partition is None or not partition.is_void:
+            return self.sequencer.is_ready(lane.waiting[0], now_ns)
+        while lane.waiting:
+            self.finish(batch := lane.waiting.popleft(), _behind_a_failure(batch))
+        return False
+
+
+def _behind_a_failure(batch: Batch) -> TidelogError:
+    return TidelogError(
+        ErrorCode.TRANSACTION_ABORTED,
+        tried=f"produce to {batch.topic}-{batch.partition}",
+        happened="an earlier record of the transaction failed",
+        hint="Abort the transaction and begin again.",
+    )
 
 
 def _hindered_ms(lane: Lane, now_ns: int) -> int | None:

@@ -47,6 +47,17 @@ SEQUENCE_REFUSED: Final = frozenset(
 """The batch does not continue what the partition holds of this producer."""
 
 
+TRANSACTION_OVER: Final = frozenset(
+    {
+        ErrorCode.FENCED_PRODUCER_EPOCH,
+        ErrorCode.INVALID_TRANSACTION_STATE,
+        ErrorCode.TRANSACTION_ABORTED,
+        ErrorCode.TRANSACTION_PREPARED,
+    }
+)
+"""Nothing more is let into the transaction that the batch belongs to."""
+
+
 def is_known_not_stored(error: TidelogError) -> bool:
     """Whether the broker refused the batch before it could have stored it."""
     return error.code not in OUTCOME_UNKNOWN

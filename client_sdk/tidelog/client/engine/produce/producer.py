@@ -30,7 +30,7 @@ from tidelog.client.engine.cluster.metadata import BrokerView, MetadataCache
 from tidelog.client.engine.cluster.topics import TopicDesk
 from tidelog.client.engine.produce.batch import Batch, Outcome
 from tidelog.client.engine.produce.clocks import judged_by_own_clock
-from tidelog.client.engine.produce.judge import PlainJudge, SequenceJudge
+from tidelog.client.engine.produce.judge import PlainJudge, SequenceJudge, TransactionJudge
 from tidelog.client.engine.produce.lane import Lane
 from tidelog.client.engine.produce.link import Link, Request
 from tidelog.client.engine.produce.links import Links
@@ -54,7 +54,7 @@ from tidelog.client.engine.produce.messages import (
     TopicWanted,
 )
 from tidelog.client.engine.produce.outcomes import NOT_LET_IN, STALE_METADATA, indeterminate
-from tidelog.client.engine.produce.producer_ids import ProducerIdDesk
+from tidelog.client.engine.produce.producer_ids import ProducerIdDesk, ProducerIdentity
 from tidelog.client.engine.produce.sequences import Sequencer
 from tidelog.client.engine.produce.settings import ProducerSettings
 from tidelog.client.engine.produce.waiting import WaitWatch, note_missing
@@ -95,7 +95,8 @@ class ProducerCore:
         self._judge_as: PlainJudge | SequenceJudge
         if settings.is_idempotent:
             self.sequencer = Sequencer(self.producer_ids)
-            self._judge_as = SequenceJudge(
+            judge = TransactionJudge if settings.is_transactional else SequenceJudge
+            self._judge_as = judge(
                 metadata,
                 topics,
                 backoff,
@@ -124,7 +125,7 @@ class ProducerCore:
                 self._on_batch_sealed(message.batch)
             case TopicWanted():
                 self.topics.want(message.topic, now_ns)
-                if self.settings.is_idempotent:
+                if self.settings.is_idempotent and not self.settings.is_transactional:
                     self.producer_ids.want(now_ns)
             case MetadataArrived():
                 wanted = set(self.topics.wanted)
@@ -208,6 +209,22 @@ class ProducerCore:
                 self._finish(batch, unknown)
             for batch in [*lane.refused, *lane.waiting]:
                 self._finish(batch, unknown if batch.is_doubtful else error)
+        self.lanes.clear()
+        effects, self._effects = self._effects, []
+        return effects
+
+    def use_identity(self, identity: ProducerIdentity) -> None:
+        """What is numbered from now on belongs to the next transaction: sequences begin at 0."""
+        assert self.sequencer is not None, "batches of a transaction are numbered"
+        assert not self.lanes, f"of the transaction before there is more: {list(self.lanes)}"
+        self.sequencer.partitions.clear()
+        self.producer_ids.on_allocated(identity)
+
+    def drop(self, error: TidelogError) -> list[ProducerEffect]:
+        """Fail every batch without an outcome. What of them is on its way may still be stored, and
+        its answers count for nothing."""
+        for batch in self.unfinished():
+            self._finish(batch, error)
         self.lanes.clear()
         effects, self._effects = self._effects, []
         return effects

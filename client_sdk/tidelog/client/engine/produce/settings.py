@@ -16,3 +16,6 @@ class ProducerSettings(msgspec.Struct, frozen=True, kw_only=True):
     retries_max: int
     is_idempotent: bool = False
     """Batches are numbered, so that they can be sent again."""
+    is_transactional: bool = False
+    """Who numbers them is told by the coordinator of transactions, one transaction after the
+    other."""

@@ -227,15 +227,8 @@ class CallDone(msgspec.Struct, frozen=True, kw_only=True):
     token: Token | None = None
 
 
-TransactionEffect = (
-    FindCoordinator
-    | SendInitialize
-    | SendOffsets
-    | SendEnd
-    | SendPrepare
-    | SendDecide
-    | UseIdentity
-    | Flush
-    | DropRecords
-    | CallDone
-)
+CoordinatorRequest = SendInitialize | SendOffsets | SendEnd | SendPrepare | SendDecide
+DriverEffect = FindCoordinator | CoordinatorRequest | CallDone
+"""What a driver performs."""
+TransactionEffect = DriverEffect | UseIdentity | Flush | DropRecords
+"""What is for the producer's other core as well (`producing`)."""

@@ -3,7 +3,7 @@
 Owns the texts: what was tried, what happened, and which call helps.
 """
 
-from typing import assert_never
+from typing import Final, assert_never
 
 from tidelog.client.engine.transaction.messages import (
     BeginWanted,
@@ -28,12 +28,20 @@ from tidelog.client.engine.transaction.phases import (
     Starting,
     Undecided,
 )
+from tidelog.client.errors import TransactionError
 from tidelog.wire.errors import ErrorCode, TidelogError
 
+_FIRST: Final = "Call {} first, or use `with producer.transaction()`."
 _STANDS: dict[type[Phase], tuple[str, str]] = {
-    New: ("the producer has not taken its transactional id over", "Initialize it first."),
+    New: (
+        "the producer has not taken its transactional id over",
+        _FIRST.format("init_transactions()"),
+    ),
     Starting: ("the producer is taking its transactional id over", "Wait for that call."),
-    Ready: ("no transaction is in progress", "Begin one first."),
+    Ready: (
+        "no transaction is in progress",
+        _FIRST.format("begin_transaction()"),
+    ),
     Open: ("a transaction is in progress", "Commit or abort it first."),
     Ending: ("the transaction is being ended", "Wait for that call."),
     Preparing: ("the transaction is being prepared", "Wait for that call."),
@@ -111,11 +119,12 @@ class Refusals:
 
     def contrary(self, decided: Decision) -> TidelogError:
         """An earlier try had decided otherwise."""
-        return TidelogError(
+        return TransactionError(
             ErrorCode.INVALID_TRANSACTION_STATE,
             tried=f"end a transaction of {self._id!r}",
             happened=f"an earlier call had decided: {decided.value}",
             hint="Begin the next transaction; this one ended as the earlier call said.",
+            decided=decided.value,
         )
 
     def withdrawn(self, call: Call) -> TidelogError:
