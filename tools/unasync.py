@@ -110,7 +110,10 @@ TEXTS: Final = (
     Text(
         source=f"{CLIENT}/aio/transaction_calls.py",
         target=f"{CLIENT}/sync/transaction_calls.py",
-        words=(("client.aio.send_future import AsyncSend", "client.sync.future import Send"),),
+        words=(
+            ("client.aio.send_future import AsyncSend", "client.sync.future import Send"),
+            ('"getmany"', '"poll"'),
+        ),
     ),
     Text(
         source=f"{TESTING}/aio.py",

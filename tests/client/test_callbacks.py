@@ -41,7 +41,7 @@ NEVER_WAIT: Final = {
     AdminClient: {"close"},
 }  # fmt: skip
 """They look at what is there: a topic, or a cluster, that is known needs no look-up."""
-INSIDE: Final = {"become_forked", "close_at_exit"}
+INSIDE: Final = {"become_forked", "close_at_exit", "read_for_transactions"}
 GOOD: Final = {
     **ProducerSubject.good, **ConsumerSubject.good, **AdminSubject.good,
     "partition": READ, "topic": "sent",

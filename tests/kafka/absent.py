@@ -2,17 +2,12 @@
 
 from typing import Final
 
-_TRANSACTIONS: Final = "this release has no transactions"
+_TRANSACTIONS: Final = "transactions are operated on by `tidelog txn` and AdminClient"
 _ACCESS: Final = "there are no lists of rights and no passwords: certificates say who a client is"
 _PROTOCOL: Final = "of Kafka's protocol, which Tidelog does not speak"
 
 ABSENT_METHODS: Final = {
     "KafkaProducer": {
-        "abort_transaction": _TRANSACTIONS,
-        "begin_transaction": _TRANSACTIONS,
-        "commit_transaction": _TRANSACTIONS,
-        "init_transactions": _TRANSACTIONS,
-        "send_offsets_to_transaction": _TRANSACTIONS,
         "max_usable_produce_magic": _PROTOCOL,
     },
     "KafkaConsumer": {},

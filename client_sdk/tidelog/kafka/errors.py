@@ -18,6 +18,10 @@ class KafkaError(Exception):
     retriable = False
     invalid_metadata = False
     """Whether metadata should be looked at again."""
+    fatal = False
+    """Whether the client that raised it cannot be used any more."""
+    txn_requires_abort = False
+    """Whether abort_transaction() is the only call that helps."""
     code: ErrorCode = ErrorCode.UNSPECIFIED
     """Tidelog's stable code; UNSPECIFIED for an error that never was Tidelog's."""
     tried: str = ""

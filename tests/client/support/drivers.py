@@ -86,6 +86,7 @@ class Blocking:
     """An asyncio client with the synchronous one's ways."""
 
     kind: type[Any]
+    _thread: LoopThread
 
     def __init__(self, *arguments: Any, on_loop_of: "Blocking | None" = None, **named: Any) -> None:
         self._client = self.kind(*arguments, **named)

@@ -187,7 +187,8 @@ class FakeCoordinator:
             key: [name for name in names if each.topic_partition.topic in self.members[name].topics]
             for key, each in sorted(self.partitions.items())
         }
-        most = -(-len(self.partitions) // max(1, len(names)))
+        read = sum(1 for wishing in wanted.values() if wishing)
+        most = -(-read // max(1, len(names)))
         left = []
         for key, wishing in wanted.items():
             holder = next((name for name in wishing if key in self.members[name].assigned), None)

@@ -5,12 +5,15 @@ commits. It must never leave a block with an exception and a transaction that mi
 """
 
 import logging
+from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
 from tidelog.client.aio.send_future import AsyncSendFuture
 from tidelog.client.engine.group.messages import OffsetToCommit
+from tidelog.client.engine.transaction.messages import Member
 from tidelog.client.errors import TransactionError
+from tidelog.client.reading.read_in_transaction import ReadInTransaction
 from tidelog.client.shared.checked import checked
 from tidelog.client.types.records import (
     ConsumerGroupMetadata,
@@ -19,18 +22,23 @@ from tidelog.client.types.records import (
     TopicPartition,
 )
 from tidelog.client.types.transaction_token import TransactionToken
-from tidelog.client.writing.read_in_transaction import ReadInTransaction
 from tidelog.client.writing.transaction_parts import abort_failed, not_in_progress
 from tidelog.wire.errors import TidelogError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from tidelog.client.aio.transaction_calls import AsyncTransactionCalls
 
 _log = logging.getLogger("tidelog.client")
 HASTE_S: Final = 5.0
 """How long a block that is left by Ctrl-C waits for its abort."""
+
+
+class AsyncAddOffsets(Protocol):
+    """Makes offsets part of the producer's transaction."""
+
+    async def __call__(
+        self, member: Member, offsets: tuple[OffsetToCommit, ...], timeout: float | None
+    ) -> None: ...
 
 
 class AsyncTransaction:
@@ -41,10 +49,19 @@ class AsyncTransaction:
     """
 
     def __init__(
-        self, producer: "AsyncTransactionCalls", reading: ReadInTransaction | None
+        self,
+        producer: "AsyncTransactionCalls",
+        reading: ReadInTransaction | None,
+        *,
+        begin: Callable[[], Awaitable[None]],
+        add_offsets: AsyncAddOffsets,
+        is_open: Callable[[], bool],
     ) -> None:
         self._producer = producer
         self._reading = reading
+        self._begin = begin
+        self._add_offsets = add_offsets
+        self._is_open = is_open
         self._offsets: tuple[OffsetToCommit, ...] = ()
         """Of what was read, as they were sent."""
         self._has_begun = False
@@ -58,7 +75,7 @@ class AsyncTransaction:
     async def __aenter__(self) -> Self:
         if self._has_begun:
             raise not_in_progress("begin a transaction", is_over=True)
-        await self._producer._begin()
+        await self._begin()
         self._has_begun = True
         return self
 
@@ -113,7 +130,7 @@ class AsyncTransaction:
     @checked
     async def send_offsets(
         self,
-        offsets: "Mapping[TopicPartition, OffsetAndMetadata | int]",
+        offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
         group_metadata: ConsumerGroupMetadata | str,
         timeout: float | None = None,
     ) -> None:
@@ -165,10 +182,10 @@ class AsyncTransaction:
 
     async def _add_read(self, timeout: float | None) -> None:
         """The offsets of what the consumer delivered."""
-        if self._reading is None or not self._producer._is_open:
+        if self._reading is None or not self._is_open():
             return
         self._offsets = self._reading.offsets()
-        await self._producer._add_offsets(self._reading.member(), self._offsets, timeout)
+        await self._add_offsets(self._reading.member(), self._offsets, timeout)
 
     def _note_decided(self, error: TransactionError) -> None:
         """It ended in the other way, by an earlier call whose answer was lost."""

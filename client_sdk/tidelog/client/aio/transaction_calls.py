@@ -26,6 +26,7 @@ from tidelog.client.engine.transaction.messages import (
 )
 from tidelog.client.engine.transaction.phases import Decision, Identity
 from tidelog.client.reading.group_options import checked_offsets
+from tidelog.client.reading.read_in_transaction import member_of
 from tidelog.client.shared.checked import checked
 from tidelog.client.types.records import (
     ConsumerGroupMetadata,
@@ -35,7 +36,6 @@ from tidelog.client.types.records import (
 )
 from tidelog.client.types.transaction_token import TransactionToken
 from tidelog.client.writing.producer_base import ProducerBase
-from tidelog.client.writing.read_in_transaction import ReadInTransaction, member_of
 from tidelog.client.writing.transaction_parts import MakeCall, no_consumer
 from tidelog.wire.ids import LeaderEpoch, Offset, TopicId
 
@@ -77,7 +77,7 @@ class AsyncTransactionCalls(ProducerBase):
         if isinstance(group_metadata, str):
             group_metadata = ConsumerGroupMetadata(group_metadata, -1, "")
         until = time.monotonic() + self._limit_s(timeout)
-        wanted = []
+        wanted: list[OffsetToCommit] = []
         for name, at in checked_offsets(offsets).items():
             left_ms = max(1, int((until - time.monotonic()) * 1000))
             topic = await self._cluster().topic(name.topic, left_ms, tried=tried)
@@ -140,12 +140,15 @@ class AsyncTransactionCalls(ProducerBase):
         abort it delivers that again.
         """
         self._check_transactional("make a transaction")
-        reading = None
-        if consumer is not None:
-            if not isinstance(consumer, AsyncGroupConsumer):
-                raise no_consumer(consumer, "AsyncConsumer")
-            reading = ReadInTransaction(consumer)
-        return AsyncTransaction(self, reading)
+        if consumer is not None and not hasattr(consumer, "getmany"):
+            raise no_consumer(consumer, "AsyncConsumer")
+        return AsyncTransaction(
+            self,
+            None if consumer is None else consumer.read_for_transactions(),
+            begin=self._begin,
+            add_offsets=self._add_offsets,
+            is_open=lambda: self._is_open,
+        )
 
     # Inside.
 

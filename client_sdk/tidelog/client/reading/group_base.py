@@ -22,6 +22,7 @@ from tidelog.client.reading.group_options import (
     not_answered,
 )
 from tidelog.client.reading.group_side import LEASE_LOOK_S, GroupSide
+from tidelog.client.reading.read_in_transaction import ReadInTransaction, group_for_transactions
 from tidelog.client.types.records import OffsetAndMetadata, TopicPartition
 from tidelog.wire.errors import TidelogError
 
@@ -60,6 +61,20 @@ class GroupBase(ConsumerBase):
             raise not_answered(tried)
         at = committed_of(found)
         return at if metadata or at is None else at.offset
+
+    def read_for_transactions(self) -> ReadInTransaction:
+        """For a producer whose transactions commit what this consumer delivers: give the consumer
+        to `producer.transaction(consumer=...)`.
+        """
+        self._check_usable("begin a transaction with a consumer")
+        auto_commit = self._options.enable_auto_commit
+        return ReadInTransaction(
+            group_for_transactions(self._group, commits_itself=auto_commit),
+            entering=self._entering,
+            note_position=self._note_position,
+            seek=self.seek,
+            is_closed=lambda: self.is_closed,
+        )
 
     # Waiting.
 

@@ -6,11 +6,14 @@ commits. It must never leave a block with an exception and a transaction that mi
 """
 
 import logging
+from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
 from tidelog.client.engine.group.messages import OffsetToCommit
+from tidelog.client.engine.transaction.messages import Member
 from tidelog.client.errors import TransactionError
+from tidelog.client.reading.read_in_transaction import ReadInTransaction
 from tidelog.client.shared.checked import checked
 from tidelog.client.sync.future import SendFuture
 from tidelog.client.types.records import (
@@ -20,18 +23,23 @@ from tidelog.client.types.records import (
     TopicPartition,
 )
 from tidelog.client.types.transaction_token import TransactionToken
-from tidelog.client.writing.read_in_transaction import ReadInTransaction
 from tidelog.client.writing.transaction_parts import abort_failed, not_in_progress
 from tidelog.wire.errors import TidelogError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from tidelog.client.sync.transaction_calls import TransactionCalls
 
 _log = logging.getLogger("tidelog.client")
 HASTE_S: Final = 5.0
 """How long a block that is left by Ctrl-C waits for its abort."""
+
+
+class AddOffsets(Protocol):
+    """Makes offsets part of the producer's transaction."""
+
+    def __call__(
+        self, member: Member, offsets: tuple[OffsetToCommit, ...], timeout: float | None
+    ) -> None: ...
 
 
 class Transaction:
@@ -41,9 +49,20 @@ class Transaction:
     adds to the transaction as well.
     """
 
-    def __init__(self, producer: "TransactionCalls", reading: ReadInTransaction | None) -> None:
+    def __init__(
+        self,
+        producer: "TransactionCalls",
+        reading: ReadInTransaction | None,
+        *,
+        begin: Callable[[], None],
+        add_offsets: AddOffsets,
+        is_open: Callable[[], bool],
+    ) -> None:
         self._producer = producer
         self._reading = reading
+        self._begin = begin
+        self._add_offsets = add_offsets
+        self._is_open = is_open
         self._offsets: tuple[OffsetToCommit, ...] = ()
         """Of what was read, as they were sent."""
         self._has_begun = False
@@ -57,7 +76,7 @@ class Transaction:
     def __enter__(self) -> Self:
         if self._has_begun:
             raise not_in_progress("begin a transaction", is_over=True)
-        self._producer._begin()
+        self._begin()
         self._has_begun = True
         return self
 
@@ -112,7 +131,7 @@ class Transaction:
     @checked
     def send_offsets(
         self,
-        offsets: "Mapping[TopicPartition, OffsetAndMetadata | int]",
+        offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
         group_metadata: ConsumerGroupMetadata | str,
         timeout: float | None = None,
     ) -> None:
@@ -164,10 +183,10 @@ class Transaction:
 
     def _add_read(self, timeout: float | None) -> None:
         """The offsets of what the consumer delivered."""
-        if self._reading is None or not self._producer._is_open:
+        if self._reading is None or not self._is_open():
             return
         self._offsets = self._reading.offsets()
-        self._producer._add_offsets(self._reading.member(), self._offsets, timeout)
+        self._add_offsets(self._reading.member(), self._offsets, timeout)
 
     def _note_decided(self, error: TransactionError) -> None:
         """It ended in the other way, by an earlier call whose answer was lost."""

@@ -23,6 +23,7 @@ from tidelog.client.engine.transaction.messages import (
 )
 from tidelog.client.engine.transaction.phases import Decision, Identity
 from tidelog.client.reading.group_options import checked_offsets
+from tidelog.client.reading.read_in_transaction import member_of
 from tidelog.client.shared.checked import checked
 from tidelog.client.sync.cluster_calls import ClusterCalls
 from tidelog.client.sync.future import SendFuture
@@ -36,7 +37,6 @@ from tidelog.client.types.records import (
 )
 from tidelog.client.types.transaction_token import TransactionToken
 from tidelog.client.writing.producer_base import ProducerBase
-from tidelog.client.writing.read_in_transaction import ReadInTransaction, member_of
 from tidelog.client.writing.transaction_parts import MakeCall, no_consumer
 from tidelog.wire.ids import LeaderEpoch, Offset, TopicId
 
@@ -78,7 +78,7 @@ class TransactionCalls(ProducerBase):
         if isinstance(group_metadata, str):
             group_metadata = ConsumerGroupMetadata(group_metadata, -1, "")
         until = time.monotonic() + self._limit_s(timeout)
-        wanted = []
+        wanted: list[OffsetToCommit] = []
         for name, at in checked_offsets(offsets).items():
             left_ms = max(1, int((until - time.monotonic()) * 1000))
             topic = self._cluster().topic(name.topic, left_ms, tried=tried)
@@ -141,12 +141,15 @@ class TransactionCalls(ProducerBase):
         abort it delivers that again.
         """
         self._check_transactional("make a transaction")
-        reading = None
-        if consumer is not None:
-            if not isinstance(consumer, GroupConsumer):
-                raise no_consumer(consumer, "Consumer")
-            reading = ReadInTransaction(consumer)
-        return Transaction(self, reading)
+        if consumer is not None and not hasattr(consumer, "poll"):
+            raise no_consumer(consumer, "Consumer")
+        return Transaction(
+            self,
+            None if consumer is None else consumer.read_for_transactions(),
+            begin=self._begin,
+            add_offsets=self._add_offsets,
+            is_open=lambda: self._is_open,
+        )
 
     # Inside.
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Self
 
+from tidelog.client import ConsumerGroupMetadata as MemberMetadata
 from tidelog.client import Producer
 from tidelog.client.errors import ArgumentTypeError
 from tidelog.kafka import errors
@@ -21,6 +22,7 @@ from tidelog.kafka.shared.options import function_of, honoured, without_none
 from tidelog.kafka.shared.reach import reach_or_close
 from tidelog.kafka.shared.topic_names import ensure_valid_topic_name
 from tidelog.kafka.shared.translation import translated, translating
+from tidelog.kafka.structs import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 _NAME: Final = "KafkaProducer"
@@ -28,6 +30,12 @@ _WHILE_SENDING: Final = {
     # As in kafka-python: what send() waited for in vain within max_block_ms is a timeout.
     ErrorCode.RESOURCE_EXHAUSTED: errors.KafkaTimeoutError,
     ErrorCode.UNKNOWN_TOPIC: errors.KafkaTimeoutError,
+    ErrorCode.INVALID_TRANSACTION_STATE: errors.IllegalStateError,
+}
+_IN_TRANSACTIONS: Final = {
+    # What does not fit the moment is the script's mistake, as there.
+    ErrorCode.INVALID_TRANSACTION_STATE: errors.IllegalStateError,
+    ErrorCode.INVALID_ARGUMENT: errors.KafkaConfigurationError,
 }
 _BINARY: Final = (bytes, bytearray, memoryview)
 
@@ -56,6 +64,7 @@ class KafkaProducer:
             self._partitioner = None
         arguments = without_none(arguments, "client_id", "acks", "retries")
         self._topics: set[str] = set()
+        self._is_initialized = False
         with translating():
             self._client = Producer(**arguments)
         if configs.get("api_version") is None:
@@ -101,6 +110,49 @@ class KafkaProducer:
             -1 if value_bytes is None else len(value_bytes),
             sum(len(name.encode()) + len(data) for name, data in checked) if checked else -1,
         )
+
+    # Transactions.
+
+    def init_transactions(self) -> None:
+        """Take the transactional id over; done once more it does nothing."""
+        if self._is_initialized and not self._client.is_closed:
+            return
+        with translating(_IN_TRANSACTIONS):
+            self._client.init_transactions()
+        self._is_initialized = True
+
+    def begin_transaction(self) -> None:
+        """What is sent from here on belongs together."""
+        with translating(_IN_TRANSACTIONS):
+            self._client.begin_transaction()
+
+    @checked
+    def send_offsets_to_transaction(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        group_metadata: ConsumerGroupMetadata | str,
+    ) -> None:
+        """Offsets that count once the transaction is committed; `group_metadata` is what
+        KafkaConsumer.group_metadata() tells, or a group's name alone."""
+        who: MemberMetadata | str
+        if isinstance(group_metadata, str):
+            who = group_metadata
+        else:
+            name, epoch, member_id, instance_id, _ = group_metadata
+            who = MemberMetadata(name or "", epoch, member_id, instance_id)
+        with translating(_IN_TRANSACTIONS):
+            self._client.send_offsets_to_transaction(offsets, who)
+
+    def commit_transaction(self) -> None:
+        """Send everything appended, and make it count; KafkaTimeoutError after max_block_ms: call
+        it again, it then tells what became of it."""
+        with translating(_IN_TRANSACTIONS):
+            self._client.commit_transaction()
+
+    def abort_transaction(self) -> None:
+        """Nothing of the transaction counts."""
+        with translating(_IN_TRANSACTIONS):
+            self._client.abort_transaction()
 
     @checked
     def flush(self, timeout: float | None = None) -> None:

@@ -42,6 +42,7 @@ from tidelog.kafka.admin.types import (
     NamedNumber,
 )
 from tidelog.kafka.shared.translation import translating
+from tidelog.kafka.structs import ConsumerGroupMetadata
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -94,6 +95,18 @@ def _member(value: Any, tried: str, name: str) -> MemberToRemove:
     return member
 
 
+def _membership(value: Any, tried: str, name: str) -> ConsumerGroupMetadata:
+    """What KafkaConsumer.group_metadata() tells, of a consumer with a group."""
+    found: ConsumerGroupMetadata = one_of(ConsumerGroupMetadata, "a ConsumerGroupMetadata")(
+        value, tried, name
+    )
+    return found._replace(
+        group_id=_GROUP(found.group_id, tried, f"{name}.group_id"),
+        generation_id=whole(-1, INT32_MAX)(found.generation_id, tried, f"{name}.generation_id"),
+        member_id=text()(found.member_id, tried, f"{name}.member_id"),
+    )
+
+
 TABLE: Final[Mapping[str, Check]] = {
     # Everywhere.
     "timeout_ms": optional(milliseconds),
@@ -113,6 +126,8 @@ TABLE: Final[Mapping[str, Check]] = {
     "timestamps": mapping(partition, _TIME_MS, "TopicPartition: time"),
     "commit.offsets": optional(_OFFSETS),
     "commit_async.offsets": optional(_OFFSETS),
+    "send_offsets_to_transaction.offsets": _OFFSETS,
+    "group_metadata": either(str, _GROUP, _membership),
     "callback": optional(plain_function),
     "metadata": flag,
     "topic": topic,

@@ -116,8 +116,8 @@ PRODUCER: Final[Mapping[str, Option]] = {
     "delivery_timeout_ms": _HONOURED,
     "allow_auto_create_topics": _HONOURED,
     "max_in_flight_requests_per_connection": _HONOURED,
-    "transactional_id": _refused("this release has no transactions"),
-    "transaction_timeout_ms": _warned(60_000, "this release has no transactions"),
+    "transactional_id": _HONOURED,
+    "transaction_timeout_ms": _HONOURED,
 }
 
 CONSUMER: Final[Mapping[str, Option]] = {

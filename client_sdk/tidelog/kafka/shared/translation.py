@@ -109,6 +109,7 @@ def translated(
     made.code = error.code
     made.tried, made.happened, made.hint = error.tried, error.happened, error.hint
     made.retriable = error.retriable
+    made.fatal, made.txn_requires_abort = error.fatal, error.txn_requires_abort
     made.__cause__ = error
     return made
 

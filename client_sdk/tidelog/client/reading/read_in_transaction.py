@@ -5,10 +5,12 @@ one, or is delivered again. It must never let offsets count for partitions whose
 somebody else meanwhile, nor wait for anybody.
 """
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
 from tidelog.client.engine.group.messages import OffsetToCommit
 from tidelog.client.engine.transaction.messages import Member
 from tidelog.client.errors import NextStep, TransactionError
-from tidelog.client.reading.group_base import GroupBase
 from tidelog.client.reading.group_side import GroupSide
 from tidelog.client.types.records import ConsumerGroupMetadata, TopicPartition
 from tidelog.wire.errors import ErrorCode
@@ -18,9 +20,20 @@ from tidelog.wire.ids import LeaderEpoch, Offset, TopicId
 class ReadInTransaction:
     """A consumer whose offsets a transaction commits; whoever polls it calls this."""
 
-    def __init__(self, consumer: GroupBase) -> None:
-        self._consumer = consumer
-        self._group = _checked_group(consumer)
+    def __init__(
+        self,
+        group: GroupSide,
+        *,
+        entering: Callable[[str], AbstractContextManager[object]],
+        note_position: Callable[[], None],
+        seek: Callable[[TopicPartition, int], None],
+        is_closed: Callable[[], bool],
+    ) -> None:
+        self._group = group
+        self._entering = entering
+        self._note_position = note_position
+        self._seek = seek
+        self._is_closed = is_closed
 
     def member(self) -> Member:
         """On whose behalf the offsets are sent, as of now."""
@@ -28,8 +41,8 @@ class ReadInTransaction:
 
     def offsets(self) -> tuple[OffsetToCommit, ...]:
         """Everything that was delivered since the last transaction that counts."""
-        with self._consumer._entering("send offsets to a transaction"):
-            self._consumer._note_position()
+        with self._entering("send offsets to a transaction"):
+            self._note_position()
             self._check_held()
             undone = self._group.offsets.undone()
             found = self._group.offsets.positions(undone)
@@ -51,13 +64,12 @@ class ReadInTransaction:
 
     def rewind(self) -> None:
         """The transaction is aborted: what was delivered is delivered again."""
-        consumer = self._consumer
-        if consumer.is_closed:
+        if self._is_closed():
             return
-        with consumer._entering("deliver again what an aborted transaction had read"):
-            consumer._note_position()
+        with self._entering("deliver again what an aborted transaction had read"):
+            self._note_position()
             for name, offset in self._group.offsets.undone().items():
-                consumer.seek(TopicPartition(*name), offset)
+                self._seek(name, offset)
             self._group.offsets.lost_undone.clear()
 
     def _check_held(self) -> None:
@@ -85,17 +97,17 @@ def member_of(metadata: ConsumerGroupMetadata) -> Member:
     )
 
 
-def _checked_group(consumer: GroupBase) -> GroupSide:
-    """Only a consumer in a group that commits nothing by itself."""
+def group_for_transactions(group: GroupSide | None, *, commits_itself: bool) -> GroupSide:
+    """Only a consumer in a group, which commits nothing by itself, will do."""
     tried = "begin a transaction with a consumer"
-    if consumer._group is None:
+    if group is None:
         raise TransactionError(
             ErrorCode.INVALID_ARGUMENT,
             tried=tried,
             happened="the consumer has no group, so nobody keeps its offsets",
             hint="make the consumer with a group_id",
         )
-    if consumer._options.enable_auto_commit:
+    if commits_itself:
         raise TransactionError(
             ErrorCode.INVALID_ARGUMENT,
             tried=tried,
@@ -103,4 +115,4 @@ def _checked_group(consumer: GroupBase) -> GroupSide:
             "the transaction",
             hint="make the consumer with enable_auto_commit=False",
         )
-    return consumer._group
+    return group
