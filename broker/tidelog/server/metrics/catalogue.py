@@ -6,7 +6,7 @@ from; what a scrape has no row for is not exported.
 
 from typing import Final
 
-from tidelog.server.metrics.table import broker, groups, node, requests
+from tidelog.server.metrics.table import broker, groups, node, requests, transactions
 from tidelog.server.metrics.table.metric import Kind, Metric, Rows
 
 SECTIONS: Final[dict[str, Rows]] = {
@@ -20,6 +20,7 @@ SECTIONS: Final[dict[str, Rows]] = {
     "Partition logs": broker.LOGS,
     "Replication": broker.REPLICATION,
     "Consumer groups (of those that it coordinates)": groups.GROUPS,
+    "Transactions (of those that it coordinates)": transactions.TRANSACTIONS,
     "Each replica (with `metrics.per_partition`)": broker.EACH_REPLICA,
 }
 

@@ -18,6 +18,7 @@ from tidelog.server.metrics.replicas import ReplicaSums, sum_replicas
 from tidelog.server.metrics.scrape import Scrape
 from tidelog.server.metrics.seen import ClusterSums, Seen
 from tidelog.server.metrics.sources import Sources
+from tidelog.server.metrics.transactions import TransactionSums, sum_transactions
 
 TURN_NS: Final = 5_000_000
 """So long may a pass hold the loop."""
@@ -71,18 +72,23 @@ class Gatherer:
         await pauses.breathe()
         replicas: ReplicaSums | None = None
         groups: GroupSums | None = None
+        transactions: TransactionSums | None = None
         broker = sources.broker
         if broker is not None:
             if broker.is_recovered:
                 per_partition = sources.configuration.metrics.per_partition
                 replicas = await sum_replicas(broker, pauses.breathe, per_partition=per_partition)
             groups = await sum_groups(broker.groups, broker.image(), pauses.breathe)
+            transactions = await sum_transactions(
+                broker.transactions.coordinators.led(), broker.time.wall_ms(), pauses.breathe
+            )
         return Seen(
             sources=sources,
             described=described,
             cluster=cluster,
             replicas=replicas,
             groups=groups,
+            transactions=transactions,
             last_scrape_seconds=self._last_ns / NS_PER_S,
         )
 

@@ -22,6 +22,7 @@ from tidelog.server.metrics.groups import GroupSums
 from tidelog.server.metrics.metered_disk import MeteredDisk
 from tidelog.server.metrics.replicas import DirectorySums, ReplicaFigures, ReplicaSums
 from tidelog.server.metrics.sources import Sources, WatchCounts
+from tidelog.server.metrics.transactions import TransactionSums
 from tidelog.server.roles.broker import BrokerRole
 
 Labels = tuple[str, ...]
@@ -52,6 +53,8 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     """None: it is no broker, or its logs are not open yet."""
     groups: GroupSums | None = None
     """None: it is no broker."""
+    transactions: TransactionSums | None = None
+    """The same."""
     last_scrape_seconds: float = 0
 
 
@@ -196,5 +199,6 @@ of_replicas: Final = Part[ReplicaSums](lambda seen: _one(seen.replicas))
 of_each_replica: Final = Part[ReplicaFigures](_each_replica)
 """By topic and partition."""
 of_groups: Final = Part[GroupSums](lambda seen: _one(seen.groups))
+of_transactions: Final = Part[TransactionSums](lambda seen: _one(seen.transactions))
 of_group_lags: Final = Part[int](_group_lags)
 of_group_partition_lags: Final = Part[int](_group_partition_lags)
