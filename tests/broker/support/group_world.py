@@ -65,13 +65,15 @@ class Groups:
             await asyncio.sleep(0.1)
         raise AssertionError(f"nobody coordinates {group}")
 
-    async def call(self, group: str, method: str, request: Message) -> bytes:
+    async def call(
+        self, group: str, method: str, request: Message, service: str = "GroupService"
+    ) -> bytes:
         """At the coordinator, again and again while that is safe and it is elsewhere."""
         for _ in range(TRIES):
             number = await self.coordinator(group)
             try:
                 data = await self.cluster.call(
-                    number, f"GroupService/{method}", request.SerializeToString(), CALL_S
+                    number, f"{service}/{method}", request.SerializeToString(), CALL_S
                 )
             except TidelogError as error:
                 if not error.retriable:
@@ -122,6 +124,19 @@ class Groups:
         answer = groups_pb2.FetchOffsetsResponse.FromString(data)
         assert not answer.HasField("error"), answer.error
         return {(each.topic_id, each.partition): each.committed_offset for each in answer.offsets}
+
+    async def stable(self, group: str) -> dict[tuple[bytes, int], int | ErrorCode]:
+        """The same as whoever goes on from there asks for it."""
+        request = groups_pb2.FetchOffsetsRequest(group=group, member_epoch=-1, require_stable=True)
+        data = await self.call(group, "FetchOffsets", request)
+        answer = groups_pb2.FetchOffsetsResponse.FromString(data)
+        assert not answer.HasField("error"), answer.error
+        return {
+            (each.topic_id, each.partition): ErrorCode(each.error.code)
+            if each.HasField("error")
+            else each.committed_offset
+            for each in answer.offsets
+        }
 
     async def admin(self, method: str, request: Message, number: int | None = None) -> bytes:
         """An operator's call, at any node."""

@@ -99,11 +99,14 @@ class CoordinatorLog:
     async def verify(self, transactional_id: str, producer: Producer, timeout_ms: int) -> None:
         """Return once the partition is part of the producer's transaction: a batch of it that is
         appended now is refused only if the transaction ends before its turn."""
-        del producer, timeout_ms
-        raise TidelogError(
-            ErrorCode.NOT_IMPLEMENTED,
-            tried=f"verify transaction `{transactional_id}` for {self._key}",
-            happened="leaders do not take records of transactions yet",
+        replica = self._replica("add to a transaction")
+        producer_id, producer_epoch = producer
+        await replica.directory.owner.verify_transaction(
+            replica.log,
+            transactional_id=transactional_id,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            timeout_ms=timeout_ms,
         )
 
     def check(self, appended: Appended) -> None:

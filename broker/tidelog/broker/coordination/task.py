@@ -44,7 +44,7 @@ RELOAD_MS_MAX: Final = 60_000
 STEPS_A_TURN: Final = 64
 """Messages that a core is told before the loop may turn."""
 NS_PER_MS: Final = 1_000_000
-_DEPOSED: Final = frozenset(
+DEPOSED: Final = frozenset(
     {
         ErrorCode.NOT_LEADER,
         ErrorCode.FENCED_LEADER_EPOCH,
@@ -399,7 +399,7 @@ class PartitionCoordinator(ABC, Generic[CoreT, ToldT, ResponseT]):
 
     def _told(self, error: TidelogError) -> TidelogError:
         """What a client of the coordinator is told of the failure of an append."""
-        if error.code in _DEPOSED:
+        if error.code in DEPOSED:
             return self._kind.not_coordinator(self.key)
         return TidelogError(
             ErrorCode.COORDINATOR_NOT_AVAILABLE,

@@ -91,7 +91,7 @@ def build_broker(
     produce = _produce(on)
     produce_peers = _produce_peers(on)
     groups = _groups(on, fetch)
-    markers = _markers(on)
+    markers = _markers(on, groups)
     transactions = _transactions(on, markers)
     admission = _admission(on, transactions.asking, markers)
     handlers = _handlers(
@@ -252,8 +252,14 @@ def _groups(on: _Foundation, fetch: FetchHandler) -> BrokerGroups:
     )
 
 
-def _markers(on: _Foundation) -> MarkerHandler:
-    return MarkerHandler(on.replicas, on.clock_keeper.time, on.metadata.metadata, on.metering.meter)
+def _markers(on: _Foundation, groups: BrokerGroups) -> MarkerHandler:
+    return MarkerHandler(
+        on.replicas,
+        on.clock_keeper.time,
+        on.metadata.metadata,
+        on.metering.meter,
+        observers=(groups.ends,),
+    )
 
 
 def _admission(

@@ -7,6 +7,7 @@ reads what it knows from its partition.
 from collections.abc import Callable, Mapping
 
 from tidelog.broker.coordination.finding import CoordinatorFinder
+from tidelog.broker.groups.coordinator.ends import GroupEnds
 from tidelog.broker.groups.coordinator.keeper import GroupCoordinators
 from tidelog.broker.groups.coordinator.lag import LagKeeper
 from tidelog.broker.groups.coordinator.leader_offsets import LeaderOffsets
@@ -74,6 +75,7 @@ class BrokerGroups:
             events=self._events,
             meter=meter,
         )
+        self.ends = GroupEnds(replicas, self.coordinators)
         handler = GroupsHandler(self.coordinators, meter, replicas.name_of)
         self.members = GroupRpc(handler)
         peers = PeerCalls(

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, assert_never
 
 from tidelog.broker.coordination.log import CoordinatorLog, Producer, TakeMarker
-from tidelog.broker.coordination.task import PartitionCoordinator, Surroundings
+from tidelog.broker.coordination.task import DEPOSED, PartitionCoordinator, Surroundings
 from tidelog.broker.groups.core.groups import GroupCoordinatorCore
 from tidelog.broker.groups.state.answers import Response
 from tidelog.broker.groups.state.messages import (
@@ -212,7 +212,7 @@ class GroupCoordinator(PartitionCoordinator[GroupCoordinatorCore, _Told, Respons
             producer = effect.identity.producer_id, effect.identity.producer_epoch
             await log.verify(effect.transactional_id, producer, VERIFICATION_MS)
         except TidelogError as refusal:
-            error = refusal
+            error = GROUPS.not_coordinator(self.key) if refusal.code in DEPOSED else refusal
         if log is self._log:
             self._tell(
                 TransactionVerified(
