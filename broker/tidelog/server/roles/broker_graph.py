@@ -20,6 +20,7 @@ from tidelog.broker.services.fetch.places import ReadPlaces
 from tidelog.broker.services.log_dirs.handler import LogDirsHandler
 from tidelog.broker.services.log_dirs.wire import LogDirsRpc
 from tidelog.broker.services.markers.handler import MarkerHandler
+from tidelog.broker.services.markers.producers import LedProducers
 from tidelog.broker.services.metadata.handler import MetadataHandler
 from tidelog.broker.services.middleware.metering import Metering
 from tidelog.broker.services.offsets.handler import OffsetsHandler
@@ -283,6 +284,7 @@ def _transactions(on: _Foundation, markers: MarkerHandler) -> BrokerTransactions
         on.ports.clock,
         on.metering.meter,
         markers,
+        LedProducers(on.replicas, markers),
         _blocks(on),
         on.metadata.source,
         time=on.clock_keeper.time,

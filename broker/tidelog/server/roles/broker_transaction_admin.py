@@ -1,30 +1,24 @@
 """A broker's part in what operators ask about transactions.
 
-Owns how these parts are put together, and what stands in for coordinators and leaders of
-transactions for as long as this release serves none: everything is refused, nothing pretended.
+Owns how these parts are put together.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import NoReturn
+from collections.abc import Callable, Mapping
 
 from tidelog.broker.services.shared.peer_calls import PeerCalls
 from tidelog.broker.services.transactions.admin.calls import (
-    OneCoordinator,
     OwnCoordinators,
     TransactionCalls,
 )
-from tidelog.broker.services.transactions.admin.partitions import OwnProducers, ProducerView
+from tidelog.broker.services.transactions.admin.partitions import OwnProducers
 from tidelog.broker.services.transactions.admin.peers import TransactionPeers
 from tidelog.broker.services.transactions.admin.rpc import (
-    FoundPlace,
     TransactionAdminRpc,
     TransactionKind,
 )
-from tidelog.metadata.image.image import Image, TopicImage
 from tidelog.metadata_quorum.port import ImageSource
 from tidelog.ports import Method, Network
-from tidelog.wire.errors import ErrorCode, TidelogError
-from tidelog.wire.ids import BrokerId, PartitionId, PartitionKey
+from tidelog.wire.ids import BrokerId
 
 TRANSACTIONS_TOPIC = "__transactions"
 
@@ -54,53 +48,3 @@ class BrokerTransactionAdmin:
     def methods(self) -> Mapping[str, Method]:
         """What other brokers may ask."""
         return self._peers.methods()
-
-
-class NoTransactions:
-    """Stands where coordinators and leaders of transactions are to be."""
-
-    @property
-    def by_partition(self) -> Mapping[PartitionId, OneCoordinator]:
-        """None."""
-        return {}
-
-    def of(self, transactional_id: str) -> NoReturn:
-        """Refuses."""
-        raise _not_served(f"coordinate transaction `{transactional_id}`")
-
-    def check_on(self, image: Image, *, tried: str) -> None:
-        """Refuses."""
-        del image
-        raise _not_served(tried)
-
-    def topic_in(self, image: Image) -> TopicImage | None:
-        """None."""
-        del image
-        return None
-
-    def place_of(self, name: str, image: Image, listener: str) -> FoundPlace:
-        """Refuses."""
-        del image, listener
-        raise _not_served(f"find the coordinator of transaction `{name}`")
-
-    async def describe_producers(self, key: PartitionKey) -> Sequence[ProducerView]:
-        """Refuses."""
-        raise _not_served(f"describe the producers of {key}")
-
-    async def abort_hanging(
-        self,
-        key: PartitionKey,
-        producer_id: int,
-        transaction_start_offset: int,
-        *,
-        validate_only: bool,
-    ) -> None:
-        """Refuses."""
-        del producer_id, transaction_start_offset, validate_only
-        raise _not_served(f"abort a hanging transaction on {key}")
-
-
-def _not_served(tried: str) -> TidelogError:
-    return TidelogError(
-        ErrorCode.NOT_IMPLEMENTED, tried=tried, happened="transactions are not served"
-    )

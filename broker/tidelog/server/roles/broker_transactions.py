@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from tidelog.broker.coordination.finding import CoordinatorFinder
 from tidelog.broker.replicas.replicas import Replicas
 from tidelog.broker.services.shared.peer_calls import PeerCalls
+from tidelog.broker.services.transactions.admin.partitions import OwnProducers
 from tidelog.broker.services.transactions.handler import TransactionsHandler
 from tidelog.broker.services.transactions.marker_calls import MarkerPeers
 from tidelog.broker.services.transactions.peers import TransactionPeers
@@ -27,10 +28,7 @@ from tidelog.metadata_quorum.port import ImageSource, Metadata
 from tidelog.ports import Clock, Method, Network, TaskScope
 from tidelog.server.events import log as log_events
 from tidelog.server.events.limit import WINDOW_MS, LimitedEvents
-from tidelog.server.roles.broker_transaction_admin import (
-    BrokerTransactionAdmin,
-    NoTransactions,
-)
+from tidelog.server.roles.broker_transaction_admin import BrokerTransactionAdmin
 from tidelog.wire.ids import BrokerId
 
 
@@ -45,6 +43,7 @@ class BrokerTransactions:
         clock: Clock,
         meter: Meter,
         markers: MarkerWriting,
+        producers: OwnProducers,
         producer_ids: ProducerIdSource,
         source: ImageSource,
         *,
@@ -90,10 +89,11 @@ class BrokerTransactions:
             self.coordinators, lambda: replicas.applied, self._peers, clock, broker_id=broker_id
         )
 
-        self.admin = self._admin(source, network, cluster_id, broker_id, address_of)
+        self.admin = self._admin(producers, source, network, cluster_id, broker_id, address_of)
 
     def _admin(
         self,
+        producers: OwnProducers,
         source: ImageSource,
         network: Network,
         cluster_id: str,
@@ -102,7 +102,7 @@ class BrokerTransactions:
     ) -> BrokerTransactionAdmin:
         return BrokerTransactionAdmin(
             self.coordinators,
-            NoTransactions(),
+            producers,
             TRANSACTIONS,
             source,
             network,

@@ -31,6 +31,7 @@ MARKERS_IN_FLIGHT_MAX: Final = 20_000
 """Partitions of one broker that wait for their marker to be committed; the coordinator sends again
 what is refused."""
 
+NOT_HANGING: Final = -1
 _TYPES: Final = {Decision.COMMIT: MarkerType.COMMIT, Decision.ABORT: MarkerType.ABORT}
 
 Begun = asyncio.Future[Appended] | TidelogError
@@ -54,16 +55,23 @@ class MarkerHandler:
         self._observers = tuple(observers)
         self._in_flight = 0
 
-    async def write(self, marker: PartitionMarker, *, timeout_ms: int) -> TidelogError | None:
-        """As `MarkerWriting` says."""
-        (error,) = await self.write_all([marker], timeout_ms=timeout_ms)
+    async def write(
+        self, marker: PartitionMarker, *, timeout_ms: int, hangs_from: int = NOT_HANGING
+    ) -> TidelogError | None:
+        """As `MarkerWriting` says; `hangs_from`: only if the transaction that is open begins
+        there."""
+        (error,) = await self.write_all([marker], timeout_ms=timeout_ms, hangs_from=hangs_from)
         return error
 
     async def write_all(
-        self, markers: Sequence[PartitionMarker], *, timeout_ms: int
+        self,
+        markers: Sequence[PartitionMarker],
+        *,
+        timeout_ms: int,
+        hangs_from: int = NOT_HANGING,
     ) -> list[TidelogError | None]:
         """As `write`, for many: all of them are queued at once, and share the time."""
-        begun = [self._begin(marker) for marker in markers]
+        begun = [self._begin(marker, hangs_from) for marker in markers]
         found: list[TidelogError | None] = []
         self._in_flight += len(begun)
         try:
@@ -82,7 +90,7 @@ class MarkerHandler:
                 count(self._meter.marker_refusals, error.code.name)
         return found
 
-    def _begin(self, marker: PartitionMarker) -> Begun:
+    def _begin(self, marker: PartitionMarker, hangs_from: int) -> Begun:
         try:
             replica = self._checked(marker)
             if self._in_flight >= MARKERS_IN_FLIGHT_MAX:
@@ -104,6 +112,7 @@ class MarkerHandler:
                 read_header(batch),
                 is_flush_awaited=True,
                 append_time_ms=wall_ms,
+                hangs_from=hangs_from,
             )
         except TidelogError as error:
             return error
