@@ -23,6 +23,9 @@ class HandLog(CoordinatorLog):
         self.appends: list[list[bytes]] = []
         """The keys of each."""
         self.under_way: list[asyncio.Future[Appended]] = []
+        self.producers: list[Producer | None] = []
+        """Of each append: whose transaction it is part of."""
+        self.verifying: list[asyncio.Future[None]] = []
 
     async def load(self, take: Take, take_marker: TakeMarker | None = None) -> int:
         self.loads += 1
@@ -32,8 +35,18 @@ class HandLog(CoordinatorLog):
         self, records: Sequence[KeyValue], wall_ms: int, producer: Producer | None = None
     ) -> "asyncio.Future[Appended]":
         self.appends.append([key for key, _ in records])
+        self.producers.append(producer)
         self.under_way.append(asyncio.get_running_loop().create_future())
         return self.under_way[-1]
+
+    async def verify(self, transactional_id: str, producer: Producer, timeout_ms: int) -> None:
+        self.verifying.append(asyncio.get_running_loop().create_future())
+        await self.verifying[-1]
+
+    async def refuse(self, number: int, error: TidelogError) -> None:
+        """The append with this number, from 0, is not in the log."""
+        self.under_way[number].set_exception(error)
+        await turns()
 
     def check(self, appended: Appended) -> None:
         if appended.leader_epoch != self.epoch:
