@@ -121,6 +121,36 @@ def test_an_append_that_its_partition_refuses_takes_no_other_with_it(code: Error
     run(work)
 
 
+@pytest.mark.parametrize("is_in_the_log", [False, True])
+def test_trap_13_an_end_waits_until_it_is_known_what_was_before_it(is_in_the_log: bool) -> None:
+    """The marker is committed, and of an append of its transaction nobody knows yet: behind the
+    marker it is refused, and must not count."""
+
+    async def work(coordinator: Coordinator, log: HandLog) -> None:
+        asked = ask(coordinator, SEND)
+        await turns()
+        log.verifying[0].set_result(None)
+        await turns()
+        ended = ask(coordinator, END)
+        await turns()
+        assert len(log.appends) == 1, "nothing is folded yet"
+        if is_in_the_log:
+            await log.end(0)
+            await log.end(1)
+        else:
+            over = TidelogError(
+                ErrorCode.TRANSACTION_ABORTED, tried="append", happened="it is over"
+            )
+            await log.refuse(0, over)
+            assert code_of(asked) is ErrorCode.TRANSACTION_ABORTED
+        await ended
+        found = await coordinator.it.ask(FetchOffsets(group="g"))
+        assert isinstance(found, FetchOffsetsAnswer)
+        assert len(found.offsets) == is_in_the_log
+
+    run(work)
+
+
 def test_an_append_whose_fate_is_unknown_ends_the_core() -> None:
     async def work(coordinator: Coordinator, log: HandLog) -> None:
         asked = ask(coordinator, SEND)
