@@ -70,8 +70,15 @@ class ProduceRequest(_message.Message):
     `retriable` only with a producer id.
     """
     transactional_id: _builtins.str
-    """Only for batches of a transaction: the producer's transactional id. The first batch that
-    reaches a partition adds the partition to the transaction. Otherwise empty.
+    """The producer's transactional id, where the batches are part of its transaction: then all of the
+    request are, with the transactional flag, the identity that InitTransactionalProducer or the last
+    EndTransaction gave, sequences from 0 for each transaction and partition, and ACKS_ALL; else
+    INVALID_ARGUMENT. The first batch that reaches a partition adds the partition to the transaction:
+    its leader asks the coordinator, later ones wait for the same answer. CONCURRENT_TRANSACTIONS:
+    the transaction before is being finished, send the batch again. TRANSACTION_ABORTED: the
+    batch's transaction is over; call InitTransactionalProducer with the last identity as
+    `expected`, then begin again. Empty: they are part of no transaction; while the producer has one
+    open in the partition they are refused with INVALID_TRANSACTION_STATE.
     """
     @_builtins.property
     def batches(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionBatch]:

@@ -109,6 +109,7 @@ class ProduceRecordsRequest(_message.Message):
     RECORDS_FIELD_NUMBER: _builtins.int
     TIMEOUT_MS_FIELD_NUMBER: _builtins.int
     PRODUCER_FIELD_NUMBER: _builtins.int
+    TRANSACTIONAL_ID_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     """The topic's name. A topic that is not there is created if `auto_create_topics` is on at the
     brokers; else the answer is UNKNOWN_TOPIC.
@@ -120,6 +121,15 @@ class ProduceRecordsRequest(_message.Message):
     timeout_ms: _builtins.int
     """How long the broker may wait for the acknowledgement, in milliseconds; 0: its default. When it
     is over the records are answered DEADLINE_EXCEEDED, and their outcome is unknown.
+    """
+    transactional_id: _builtins.str
+    """The records are part of this id's transaction in progress, which begins with the first of them:
+    readers of committed records see them once TransactionService.EndTransaction has committed it.
+    Needs `producer`, with the identity that InitTransactionalProducer or the last EndTransaction
+    gave, and sequences from 0 for each transaction and partition. CONCURRENT_TRANSACTIONS: the
+    transaction before is being finished, send it again. TRANSACTION_ABORTED: call
+    InitTransactionalProducer with the last identity as `expected`, then begin again. Empty: they
+    are part of no transaction.
     """
     @_builtins.property
     def records(self) -> _containers.RepeatedCompositeFieldContainer[Global___Record]:
@@ -139,10 +149,11 @@ class ProduceRecordsRequest(_message.Message):
         records: _abc.Iterable[Global___Record] | None = ...,
         timeout_ms: _builtins.int = ...,
         producer: Global___ProducerIdentity | None = ...,
+        transactional_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_partition", b"_partition", "partition", b"partition", "producer", b"producer"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_partition", b"_partition", "partition", b"partition", "producer", b"producer", "records", b"records", "timeout_ms", b"timeout_ms", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_partition", b"_partition", "partition", b"partition", "producer", b"producer", "records", b"records", "timeout_ms", b"timeout_ms", "topic", b"topic", "transactional_id", b"transactional_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__partition: _TypeAlias = _typing.Literal["partition"]  # noqa: Y015
     _WhichOneofArgType__partition: _TypeAlias = _typing.Literal["_partition", b"_partition"]  # noqa: Y015

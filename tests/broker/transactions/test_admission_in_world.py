@@ -6,7 +6,7 @@ from tests.broker.support.transaction_world import ABORT, COMMIT
 from tests.broker.support.transaction_writes import TransactionWriter
 from tests.server.support.cluster_in_world import Cluster, three
 from tidelog.broker.transactions.state.answers import Identity
-from tidelog.v1 import transaction_admin_pb2, transactions_pb2
+from tidelog.v1 import records_pb2, transaction_admin_pb2, transactions_pb2
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 PARTITIONS = 4
@@ -111,3 +111,59 @@ async def code_of_abort(
     except TidelogError as error:
         return error.code
     return None
+
+
+# -- the easy path --------------------------------------------------------------------------------
+
+
+async def send_record(
+    cluster: Cluster, number: int, who: records_pb2.ProducerIdentity | None
+) -> records_pb2.ProduceRecordsResponse:
+    request = records_pb2.ProduceRecordsRequest(
+        topic="orders", partition=0, timeout_ms=5_000, producer=who, transactional_id="t"
+    )
+    request.records.add(value=b"v")
+    data = await cluster.call(number, "RecordsService/ProduceRecords", request.SerializeToString())
+    return records_pb2.ProduceRecordsResponse.FromString(data)
+
+
+@pytest.mark.slow
+def test_plain_records_of_a_transaction_go_through_any_broker() -> None:
+    async def work(cluster: Cluster) -> None:
+        writer = await writer_of(cluster)
+        identity = await writer.calls.init("t")
+        who = records_pb2.ProducerIdentity(
+            producer_id=identity.producer_id, producer_epoch=identity.producer_epoch
+        )
+        for number in (1, 2, 3):
+            who.sequence = number - 1
+            answer = await send_record(cluster, number, who)
+            (place,) = answer.places
+            assert not place.HasField("error"), place
+            assert place.offset == number - 1
+            assert not answer.duplicates_possible
+        await writer.calls.end("t", identity)
+        await writer.wait_ended([0])
+        headers = await writer.headers(0)
+        assert [header.is_control for header in headers] == [False, False, False, True]
+        assert all(header.is_transactional for header in headers)
+        (place,) = (await send_record(cluster, 1, who)).places
+        assert ErrorCode(place.error.code) is ErrorCode.TRANSACTION_ABORTED
+        assert place.error.hint
+
+    three(brokers_expected=3).run(work)
+
+
+@pytest.mark.slow
+def test_plain_records_of_a_transaction_need_an_identity() -> None:
+    async def work(cluster: Cluster) -> None:
+        await writer_of(cluster)
+        with pytest.raises(TidelogError) as caught:
+            await send_record(cluster, 1, None)
+        assert caught.value.code is ErrorCode.INVALID_ARGUMENT
+        assert "InitTransactionalProducer" in caught.value.hint
+        who = records_pb2.ProducerIdentity(producer_id=1, producer_epoch=32_767, sequence=0)
+        answer = await send_record(cluster, 1, who)
+        assert ErrorCode(answer.places[0].error.code) is ErrorCode.INVALID_ARGUMENT
+
+    Cluster(controllers=1, roles="controller,broker").run(work)

@@ -21,6 +21,7 @@ SECTIONS: Final[dict[str, Rows]] = {
     "Replication": broker.REPLICATION,
     "Consumer groups (of those that it coordinates)": groups.GROUPS,
     "Transactions (of those that it coordinates)": transactions.TRANSACTIONS,
+    "Transactions (in the partitions that it leads)": transactions.LED,
     "Each replica (with `metrics.per_partition`)": broker.EACH_REPLICA,
 }
 

@@ -96,6 +96,8 @@ class ProduceRecordsRequest(msgspec.Struct, frozen=True):
     records: Sequence[PlainRecord]
     timeout_ms: int
     producer: ProducerIdentity | None
+    transactional_id: str = ""
+    """Empty: they are part of no transaction."""
 
 
 class RecordPlace(msgspec.Struct, frozen=True):
@@ -177,7 +179,7 @@ class RecordsHandler:
             target = self._broker_id if leader_id == NO_LEADER else leader_id
             batch = self._seal(request, topic, partition, places)
             by_leader.setdefault(target, []).append(batch)
-        answers = await self._write(context, by_leader, request.timeout_ms)
+        answers = await self._write(context, by_leader, request)
         # Where another broker wrote them, only this one knows that no answer came.
         has_identity = request.producer is not None
         return [
@@ -189,13 +191,13 @@ class RecordsHandler:
         self,
         context: RequestContext,
         by_leader: Mapping[BrokerId, list[PartitionBatch]],
-        timeout_ms: int,
+        asked: ProduceRecordsRequest,
     ) -> list[PartitionAcknowledgement]:
         """At all leaders at the same time: nobody waits for the slowest one before it."""
         found: list[PartitionAcknowledgement] = []
 
         async def write(broker_id: BrokerId, batches: list[PartitionBatch]) -> None:
-            request = ProduceRequest(batches, Acks.ALL, timeout_ms)
+            request = ProduceRequest(batches, Acks.ALL, asked.timeout_ms, asked.transactional_id)
             if broker_id == self._broker_id:
                 found.extend(await self._produce.produce(context, request))
             else:
@@ -259,6 +261,13 @@ class RecordsHandler:
                 tried=tried,
                 happened=f"{len(request.records)} records, the limit is {count_max}",
             )
+        if request.transactional_id and request.producer is None:
+            raise invalid(
+                tried,
+                "records of a transaction need a producer identity",
+                "Get one from TransactionService.InitTransactionalProducer and send it as "
+                "`producer`, with sequences from 0 for each transaction and partition.",
+            )
         if request.producer is not None and request.partition is None:
             raise invalid(tried, "a producer identity needs `partition` to be set")
         if request.producer is not None:
@@ -321,6 +330,7 @@ class RecordsHandler:
             producer_id=who.producer_id,
             producer_epoch=who.producer_epoch,
             base_sequence=who.sequence,
+            is_transactional=bool(request.transactional_id),
         )
         total = route_sum(topic.topic_id, partition, read_header(batch).crc)
         return PartitionBatch(topic.topic_id, PartitionId(partition), NO_LEADER_EPOCH, batch, total)

@@ -32,6 +32,7 @@ class RecordsRpc:
             [_read_record(each) for each in asked.records],
             asked.timeout_ms,
             identity,
+            asked.transactional_id,
         )
         places = await self._handler.produce_records(context, request)
         # With an identity the partition knows a resend again.

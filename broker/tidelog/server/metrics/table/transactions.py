@@ -1,4 +1,4 @@
-"""Metrics of transactions, of those that a broker coordinates."""
+"""Metrics of transactions: of those that a broker coordinates, and in the partitions it leads."""
 
 from typing import Final
 
@@ -39,5 +39,28 @@ TRANSACTIONS: Final[Rows] = {
     "tidelog_transaction_fences": counter(
         "Requests of producers, or of leaders for them, whose identity is over.",
         of_records(lambda meter: meter.transaction_fences),
+    ),
+}
+LED: Final[Rows] = {
+    "tidelog_transaction_verifications": counter(
+        "Questions of leaders here to coordinators, before the first batch of a transaction: one "
+        "for all partitions that it reaches here at once.",
+        of_records(lambda meter: meter.verifications),
+    ),
+    "tidelog_transaction_verification_refusals": counter(
+        "Those of them that were answered with an error, by its code: `CONCURRENT_TRANSACTIONS` is "
+        "a producer that was faster than the end of its last transaction.",
+        of_records(lambda meter: meter.verification_refusals),
+        "code",
+    ),
+    "tidelog_transaction_markers": counter(
+        "Ends of transactions that coordinators were told to be committed in a partition here; "
+        "one that was there already counts too.",
+        of_records(lambda meter: meter.markers_written),
+    ),
+    "tidelog_transaction_marker_refusals": counter(
+        "Those that were refused, by the code told; their coordinators send them again.",
+        of_records(lambda meter: meter.marker_refusals),
+        "code",
     ),
 }
