@@ -216,18 +216,18 @@ def _marker_of(sent: SendMarkers, key: PartitionKey) -> PartitionMarker:
 
 
 def _leader_of(image: Image, key: PartitionKey) -> BrokerId | TidelogError:
-    tried = f"find who leads {image.name_partition(key.topic_id, key.partition)}"
     topic = image.topics.get(key.topic_id)
     if topic is None or key.partition >= len(topic.partitions):
-        return TidelogError(
-            ErrorCode.UNKNOWN_TOPIC_ID, tried=tried, happened="there is no such partition"
-        )
+        return _leaderless(image, key, ErrorCode.UNKNOWN_TOPIC_ID, "there is no such partition")
     leader_id = topic.partitions[key.partition].leader_id
     if leader_id == NO_LEADER:
-        return TidelogError(
-            ErrorCode.NOT_LEADER, tried=tried, happened="nobody leads it at the moment"
-        )
+        return _leaderless(image, key, ErrorCode.NOT_LEADER, "nobody leads it at the moment")
     return leader_id
+
+
+def _leaderless(image: Image, key: PartitionKey, code: ErrorCode, happened: str) -> TidelogError:
+    name = image.name_partition(key.topic_id, key.partition)
+    return TidelogError(code, tried=f"find who leads {name}", happened=happened)
 
 
 def _too_many(leader: BrokerId) -> TidelogError:
