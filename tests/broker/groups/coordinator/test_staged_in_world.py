@@ -8,9 +8,13 @@ import pytest
 from tests.broker.support.group_world import Groups, Member, refusal, settle
 from tests.broker.support.transaction_world import ABORT, COMMIT, Transactions, sent
 from tests.server.support.cluster_in_world import Cluster, three
+from tidelog.broker.coordination.log import CoordinatorLog
 from tidelog.broker.transactions.state.answers import Identity
+from tidelog.metadata.internal_topics import GROUPS_TOPIC
+from tidelog.metadata_quorum.controller.topics import internal
 from tidelog.v1 import metadata_admin_pb2, transactions_pb2
 from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.partitioner import coordinator_partition
 
 TRIES = 200
 
@@ -189,6 +193,72 @@ def test_a_coordinator_killed_amid_transactions_tears_none_and_loses_none(seed: 
         assert await decided(groups) == {0: committed, 1: committed}
 
     three(brokers_expected=3, seed=seed).run(work)
+
+
+SMALL = {
+    "cleanup.policy": "compact",
+    "flush": "sync",
+    "segment.bytes": "2048",
+    "min.cleanable.dirty.ratio": "0",
+    "delete.retention.ms": "0",
+}
+"""So that the log of groups is compacted while a test looks."""
+
+
+async def records_of(cluster: Cluster, group: str) -> int:
+    """How many the log of the group's coordinator holds."""
+    node = cluster.nodes[1].node
+    assert node is not None
+    replicas = node.view().replicas
+    assert replicas is not None
+    number = coordinator_partition(group, 16)
+    replica = next(
+        each
+        for each in replicas
+        if each.topic_name == GROUPS_TOPIC and each.log.key.partition == number
+    )
+    log = CoordinatorLog(replicas, replica.log.key, replica.leader_epoch)
+    return await log.load(lambda key, value: None)
+
+
+@pytest.mark.slow
+def test_trap_15_compaction_leaves_what_markers_have_decided_and_what_none_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(internal._SETTINGS, GROUPS_TOPIC, SMALL)
+
+    async def work(cluster: Cluster) -> None:
+        groups, producer = Groups(cluster), Transactions(cluster)
+        topic_id = await groups.topic("t", 3)
+        await groups.commit("g", {("t", 0): 1})
+        identity = await producer.init("x", timeout_ms=600_000)
+        waiting = await producer.init("y", timeout_ms=600_000)
+        await send_offsets(groups, "y", waiting, {2: 77})
+        last = 0
+        for number in range(1, 60):
+            await send_offsets(groups, "x", identity, {0: number})
+            await groups.commit("g", {("t", 0): 1_000 + number, ("t", 1): number})
+            is_aborted = number % 2 == 0
+            identity = await producer.end("x", identity, ABORT if is_aborted else COMMIT)
+            last = 1_000 + number if is_aborted else number
+        await send_offsets(groups, "x", identity, {1: 88})
+        await asyncio.sleep(60)
+        held = ErrorCode.CONCURRENT_TRANSACTIONS
+        expected = {(topic_id, 0): last, (topic_id, 1): held, (topic_id, 2): held}
+        assert await groups.stable("g") == expected
+        cluster.nodes[1].kill()
+        await cluster.nodes[1].restart()
+        assert await groups.stable("g") == expected
+        await producer.end("x", identity, COMMIT)
+        await producer.end("y", waiting, COMMIT)
+        assert await decided(groups) == {0: last, 1: 88, 2: 77}
+        await asyncio.sleep(60)
+        assert await records_of(cluster, "g") < 150, "it was compacted"
+        cluster.nodes[1].kill()
+        await cluster.nodes[1].restart()
+        assert await decided(groups) == {0: last, 1: 88, 2: 77}
+
+    Cluster(controllers=1, roles="controller,broker").run(work)
 
 
 @pytest.mark.slow
