@@ -370,22 +370,26 @@ class AdministerTransactionsRequest(_message.Message):
     CLUSTER_ID_FIELD_NUMBER: _builtins.int
     METHOD_FIELD_NUMBER: _builtins.int
     REQUEST_FIELD_NUMBER: _builtins.int
+    METADATA_VERSION_FIELD_NUMBER: _builtins.int
     cluster_id: _builtins.str
     """The cluster's id; another one: WRONG_CLUSTER."""
     method: _builtins.str
     """The full name of the method, one of TransactionAdminService."""
     request: _builtins.bytes
     """The request, serialised; within the bounds of its method."""
+    metadata_version: _builtins.int
+    """The caller's metadata: the broker that is asked answers once it acts on these or newer ones."""
     def __init__(
         self,
         *,
         cluster_id: _builtins.str = ...,
         method: _builtins.str = ...,
         request: _builtins.bytes = ...,
+        metadata_version: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster_id", b"cluster_id", "method", b"method", "request", b"request"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster_id", b"cluster_id", "metadata_version", b"metadata_version", "method", b"method", "request", b"request"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

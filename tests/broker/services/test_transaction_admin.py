@@ -10,7 +10,7 @@ import pytest
 from tidelog.broker.services.shared.peer_calls import PeerCalls
 from tidelog.broker.services.transactions.admin.calls import OneCoordinator, TransactionCalls
 from tidelog.broker.services.transactions.admin.partitions import ProducerView
-from tidelog.broker.services.transactions.admin.peers import ADMINISTER, TransactionPeers
+from tidelog.broker.services.transactions.admin.peers import ADMINISTER, OperatorPeers
 from tidelog.broker.services.transactions.admin.rpc import FoundPlace, TransactionAdminRpc
 from tidelog.broker.transactions.state.answers import (
     AbortAnswer,
@@ -148,13 +148,17 @@ class Broker:
             address_of=lambda broker_id: f"broker-{broker_id}",
         )
         own = TransactionCalls(self, self, broker_id=self.broker_id)
-        peers = TransactionPeers(own, calls, topic_name="__transactions")
+        self.waited: list[int] = []
+        peers = OperatorPeers(own, calls, self.wait_applied, topic_name="__transactions")
         self.methods = peers.methods()
-        self.rpc = TransactionAdminRpc(peers, house.kind, cast(ImageSource, house))
+        self.rpc = TransactionAdminRpc(peers, house.kind, cast(ImageSource, house), house.confirm)
         self.producers: dict[PartitionKey, list[ProducerView]] = {}
         self.ended: list[tuple[PartitionKey, int, int, bool]] = []
         self.is_behind = False
         """It does not know yet what it leads."""
+
+    async def wait_applied(self, version: int) -> None:
+        self.waited.append(version)
 
     @property
     def by_partition(self) -> Mapping[PartitionId, OneCoordinator]:
@@ -198,12 +202,21 @@ class House:
         self.has_topic = True
         self.brokers = {number: Broker(self, number) for number in BROKERS}
         self.calls = 0
+        self.version = 41
+        """Of the metadata that the broker knows; the quorum has one more."""
+
+    async def confirm(self, tried: str) -> None:
+        """As `Leadership.confirm`."""
+        del tried
+        self.version = 42
 
     def image(self) -> Image:
         topics = [topic(ORDERS, "orders", (2, 3, NO_LEADER))]
         if self.has_topic:
             topics.append(topic(COORDINATORS, "__transactions", self.leaders))
-        return Image(topics=ImageMap.of({each.topic_id: each for each in topics}))
+        return Image(
+            version=self.version, topics=ImageMap.of({each.topic_id: each for each in topics})
+        )
 
     def put(
         self, name: str, state: TransactionState, age_ms: int = -1, producer_id: int = 7
@@ -452,6 +465,9 @@ def test_a_hanging_transaction_is_ended_by_the_leader_of_its_partition(house: Ho
     house.put("till-98", TransactionState.EMPTY, producer_id=8)
     end_hanging(house, producer_id=8)
     assert house.brokers[2].ended == [(key(0), 8, 40, False)]
+    assert [each.waited[0] for each in house.brokers.values()] == [42, 42, 42], (
+        "nobody answers by metadata older than what the quorum had committed"
+    )
 
 
 def test_nothing_is_ended_while_a_coordinator_cannot_be_asked(house: House) -> None:

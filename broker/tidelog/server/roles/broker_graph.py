@@ -121,7 +121,6 @@ def build_broker(
             **log_dirs.peer_methods(),
             **groups.methods(),
             **transactions.methods(),
-            **transactions.admin.methods(),
             **admission.methods(),
             **produce_peers.methods(produce),
         },
@@ -292,6 +291,7 @@ def _transactions(on: _Foundation, markers: MarkerHandler) -> BrokerTransactions
         broker_id=on.broker_id,
         address_of=on.address_of,
         is_in_contact=on.contact.holds,
+        confirm=on.leadership.confirm,
     )
 
 
@@ -343,7 +343,7 @@ def _handlers(
         transaction_finder=transactions.finder,
         members=groups.members,
         group_admin=groups.admin,
-        transaction_admin=transactions.admin.rpc,
+        transaction_admin=transactions.admin,
         subscriptions=groups.subscriptions,
         transactions=transactions.members,
     )

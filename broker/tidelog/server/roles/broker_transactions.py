@@ -4,12 +4,15 @@ Owns how these parts are put together. It must never start before the logs are o
 reads what it knows from its partition.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 from tidelog.broker.coordination.finding import CoordinatorFinder
 from tidelog.broker.replicas.replicas import Replicas
 from tidelog.broker.services.shared.peer_calls import PeerCalls
+from tidelog.broker.services.transactions.admin.calls import TransactionCalls
 from tidelog.broker.services.transactions.admin.partitions import OwnProducers
+from tidelog.broker.services.transactions.admin.peers import OperatorPeers
+from tidelog.broker.services.transactions.admin.rpc import TransactionAdminRpc
 from tidelog.broker.services.transactions.handler import TransactionsHandler
 from tidelog.broker.services.transactions.marker_calls import MarkerPeers
 from tidelog.broker.services.transactions.peers import TransactionPeers
@@ -28,7 +31,6 @@ from tidelog.metadata_quorum.port import ImageSource, Metadata
 from tidelog.ports import Clock, Method, Network, TaskScope
 from tidelog.server.events import log as log_events
 from tidelog.server.events.limit import WINDOW_MS, LimitedEvents
-from tidelog.server.roles.broker_transaction_admin import BrokerTransactionAdmin
 from tidelog.wire.ids import BrokerId
 
 
@@ -52,6 +54,7 @@ class BrokerTransactions:
         broker_id: BrokerId,
         address_of: Callable[[BrokerId], str | None],
         is_in_contact: Callable[[], bool],
+        confirm: Callable[[str], Awaitable[None]],
     ) -> None:
         self._clock = clock
         # Strangers make transactional ids as they like: their ends must not fill the log.
@@ -89,27 +92,11 @@ class BrokerTransactions:
             self.coordinators, lambda: replicas.applied, self._peers, clock, broker_id=broker_id
         )
 
-        self.admin = self._admin(producers, source, network, cluster_id, broker_id, address_of)
-
-    def _admin(
-        self,
-        producers: OwnProducers,
-        source: ImageSource,
-        network: Network,
-        cluster_id: str,
-        broker_id: BrokerId,
-        address_of: Callable[[BrokerId], str | None],
-    ) -> BrokerTransactionAdmin:
-        return BrokerTransactionAdmin(
-            self.coordinators,
-            producers,
-            TRANSACTIONS,
-            source,
-            network,
-            cluster_id=cluster_id,
-            broker_id=broker_id,
-            address_of=address_of,
+        own = TransactionCalls(self.coordinators, producers, broker_id=broker_id)
+        self._operators = OperatorPeers(
+            own, peers, replicas.wait_applied, topic_name=TRANSACTIONS.topic_name
         )
+        self.admin = TransactionAdminRpc(self._operators, TRANSACTIONS, source, confirm)
 
     @property
     def asking(self) -> TransactionAsking:
@@ -118,7 +105,7 @@ class BrokerTransactions:
 
     def methods(self) -> Mapping[str, Method]:
         """What other brokers may ask."""
-        return self._peers.methods()
+        return {**self._peers.methods(), **self._operators.methods()}
 
     def start(self, scope: TaskScope) -> None:
         """Its tasks."""

@@ -4,7 +4,7 @@ Owns who is asked: this very broker without the network, another one on its `clu
 within a deadline. It must never try twice: whoever called knows whether that is safe.
 """
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 from tidelog.broker.services.shared.peer_calls import (
@@ -29,12 +29,21 @@ ADMINISTER: Final = "/tidelog.v1.BrokerPeerService/AdministerTransactions"
 METHOD_CHARACTERS_MAX: Final = 200
 
 
-class TransactionPeers:
+class OperatorPeers:
     """Calls to brokers, this one included, and the methods that others call here."""
 
-    def __init__(self, own: TransactionCalls, calls: PeerCalls, *, topic_name: str) -> None:
+    def __init__(
+        self,
+        own: TransactionCalls,
+        calls: PeerCalls,
+        wait_applied: Callable[[int], Awaitable[None]],
+        *,
+        topic_name: str,
+    ) -> None:
         self._own = own
         self._calls = calls
+        self._wait_applied = wait_applied
+        """Until this broker acts on the metadata of a version."""
         self._topic_name = topic_name
         """Where this broker's coordinators store what they decide."""
 
@@ -43,22 +52,35 @@ class TransactionPeers:
         return {ADMINISTER: UnaryMethod(self._on_administer)}
 
     async def ask(
-        self, broker_id: BrokerId, method: TransactionMethod[AskedT, AnswerT], asked: AskedT
+        self,
+        broker_id: BrokerId,
+        method: TransactionMethod[AskedT, AnswerT],
+        asked: AskedT,
+        *,
+        version: int,
     ) -> AnswerT:
-        """What the coordinators and leaders of the broker say."""
+        """What the coordinators and leaders of the broker say, by metadata of this version at
+        least: one that is behind does not know that another broker has taken over."""
         if broker_id == self._calls.broker_id:
-            answer = method.serve(self._own, asked)
+            answer = self._served(method, asked, version)
             return await answered_here(answer, PEER_TIMEOUT_MS, topic=self._topic_name)
         call = broker_peer_pb2.AdministerTransactionsRequest(
             cluster_id=self._calls.cluster_id,
             method=method.name,
             request=asked.SerializeToString(),
+            metadata_version=version,
         )
         data = await self._calls.call(
             broker_id, ADMINISTER, call.SerializeToString(), PEER_TIMEOUT_MS
         )
         envelope = broker_peer_pb2.AdministerTransactionsResponse.FromString(data)
         return method.response.FromString(envelope.response)
+
+    async def _served(
+        self, method: TransactionMethod[AskedT, AnswerT], asked: AskedT, version: int
+    ) -> AnswerT:
+        await self._wait_applied(version)
+        return await method.serve(self._own, asked)
 
     async def _on_administer(self, context: RequestContext, message: bytes) -> bytes:
         del context
@@ -70,5 +92,8 @@ class TransactionPeers:
             raise invalid(tried, "it is no method about transactions that brokers ask each other")
         # What the envelope holds was counted as bytes only.
         count_message(call.method, call.request)
+        await answered_here(
+            self._wait_applied(call.metadata_version), PEER_TIMEOUT_MS, topic=self._topic_name
+        )
         response = await serve(self._own, call.request)
         return broker_peer_pb2.AdministerTransactionsResponse(response=response).SerializeToString()

@@ -6,7 +6,7 @@ partition alone while a coordinator may know of it: the coordinator would go on 
 readers have seen aborted.
 """
 
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import Final, Protocol, TypeVar
 
 from tidelog.broker.groups.coordinator.leader_offsets import leader_of
@@ -22,8 +22,11 @@ from tidelog.broker.services.transactions.admin.methods import (
     DESCRIBE_PRODUCERS,
     DESCRIBE_TRANSACTIONS,
     LIST_TRANSACTIONS,
+    AnswerT,
+    AskedT,
+    TransactionMethod,
 )
-from tidelog.broker.services.transactions.admin.peers import TransactionPeers
+from tidelog.broker.services.transactions.admin.peers import OperatorPeers
 from tidelog.broker.transactions.state.refusals import check_id
 from tidelog.broker.transactions.state.states import IDLE, TransactionState
 from tidelog.contract.errors import fill_error
@@ -76,11 +79,17 @@ class TransactionAdminRpc:
     """The service's five methods."""
 
     def __init__(
-        self, peers: TransactionPeers, kind: TransactionKind, metadata: ImageSource
+        self,
+        peers: OperatorPeers,
+        kind: TransactionKind,
+        metadata: ImageSource,
+        confirm: Callable[[str], Awaitable[None]],
     ) -> None:
         self._peers = peers
         self._kind = kind
         self._metadata = metadata
+        self._confirm = confirm
+        """Returns once this broker acts on all metadata that are committed by now."""
 
     def table(self) -> dict[str, UnaryHandler]:
         """By full name."""
@@ -114,14 +123,15 @@ class TransactionAdminRpc:
         Each broker is asked for a whole page of its own: whatever belongs to the first ids of all
         is among the first of its broker.
         """
-        topic = self._kind.topic_in(self._metadata.image())
+        image = self._metadata.image()
+        topic = self._kind.topic_in(image)
         partitions = () if topic is None else topic.partitions
         answered: set[int] = set()
         found: dict[str, transaction_admin_pb2.TransactionListing] = {}
 
         async def ask(broker_id: BrokerId) -> None:
             try:
-                answer = await self._peers.ask(broker_id, LIST_TRANSACTIONS, asked)
+                answer = await self._ask(broker_id, LIST_TRANSACTIONS, asked, image)
             except TidelogError:
                 return
             answered.update(answer.answered_coordinators)
@@ -156,7 +166,7 @@ class TransactionAdminRpc:
 
         async def ask(broker_id: BrokerId, part: Sequence[str]) -> None:
             call = transaction_admin_pb2.DescribeTransactionsRequest(transactional_ids=part)
-            answer = await self._peers.ask(broker_id, DESCRIBE_TRANSACTIONS, call)
+            answer = await self._ask(broker_id, DESCRIBE_TRANSACTIONS, call, image)
             described.update((each.transactional_id, each) for each in answer.transactions)
 
         failures = await _ask_each(
@@ -179,7 +189,7 @@ class TransactionAdminRpc:
         check_id("abort a transaction", name)
         self._kind.check_on(image, tried=tried)
         broker_id = self._coordinator_of(name, image, context.listener, tried)
-        answer = await self._peers.ask(broker_id, ABORT_TRANSACTION, asked)
+        answer = await self._ask(broker_id, ABORT_TRANSACTION, asked, image)
         return answer.SerializeToString()
 
     # -- producers of partitions -----------------------------------------------------------------
@@ -202,7 +212,7 @@ class TransactionAdminRpc:
             call = transaction_admin_pb2.DescribeProducersRequest()
             for key in part:
                 call.partitions.add(topic_id=key.topic_id, partition=key.partition)
-            answer = await self._peers.ask(broker_id, DESCRIBE_PRODUCERS, call)
+            answer = await self._ask(broker_id, DESCRIBE_PRODUCERS, call, image)
             described.update(zip(part, answer.partitions, strict=True))
 
         failures = await _ask_each(keys, lambda key: _leader(image, key), ask)
@@ -229,7 +239,7 @@ class TransactionAdminRpc:
         broker_id = _leader(image, key)
         self._kind.check_on(image, tried=tried)
         await self._check_hanging(asked.producer_id, tried)
-        answer = await self._peers.ask(broker_id, ABORT_HANGING, asked)
+        answer = await self._ask(broker_id, ABORT_HANGING, asked, image)
         return answer.SerializeToString()
 
     async def _check_hanging(self, producer_id: int, tried: str) -> None:
@@ -237,8 +247,11 @@ class TransactionAdminRpc:
 
         A coordinator stores that a transaction has begun before the partition takes its first
         record. So an open transaction that no coordinator knows, asked after it was seen open, is
-        one that they have forgotten or finished, and none of them will ever end it.
+        one that they have forgotten or finished, and none of them will ever end it. That is true of
+        the coordinators of now: one that was replaced does not know what its successor has begun,
+        so the quorum is asked first who they are.
         """
+        await self._confirm(tried)
         asked = transaction_admin_pb2.ListTransactionsRequest(
             states=_IN_PROGRESS, max_transactions=LISTED_MAX
         )
@@ -265,6 +278,15 @@ class TransactionAdminRpc:
             asked.after_id = found.next_after_id
 
     # -- who is asked ----------------------------------------------------------------------------
+
+    async def _ask(
+        self,
+        broker_id: BrokerId,
+        method: TransactionMethod[AskedT, AnswerT],
+        asked: AskedT,
+        image: Image,
+    ) -> AnswerT:
+        return await self._peers.ask(broker_id, method, asked, version=image.version)
 
     def _coordinator_of(self, name: str, image: Image, listener: str, tried: str) -> BrokerId:
         if self._kind.topic_in(image) is None:
