@@ -8,6 +8,7 @@ import re
 import sys
 import tempfile
 import time
+from pathlib import Path
 from typing import Final
 
 from bench.processes import Child
@@ -24,10 +25,16 @@ def address_in(line: str) -> str | None:
 class TidelogNode:
     """Listening when constructed; `started` is when its process was started."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, advertised: str = "") -> None:
+        """`advertised`: where clients are sent instead, through a proxy."""
         self._directory = tempfile.TemporaryDirectory(prefix="bench-tidelog-")
         self.started = time.perf_counter()
-        command = ("-m", "tidelog", "dev", "--port", "0", "--data-dir", self._directory.name)
+        data = f"{self._directory.name}/data"
+        command = ["-m", "tidelog", "dev", "--port", "0", "--data-dir", data]
+        if advertised:
+            file = Path(self._directory.name) / "node.toml"
+            file.write_text(f'[listeners.client]\nadvertised = "{advertised}"\n')
+            command += ["--config", str(file)]
         self._child = Child([sys.executable, *command])
         try:
             address = address_in(self._child.wait_match(ADDRESS))

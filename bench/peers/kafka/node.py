@@ -74,15 +74,20 @@ def cluster_id() -> str:
     return "T" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")[1:]
 
 
-def properties(client_port: int, controller_port: int, data: Path) -> str:
+def properties(client_port: int, controller_port: int, data: Path, advertised: str = "") -> str:
     """The configuration of a single node that is broker and controller."""
-    return member_properties(1, {1: client_port}, {1: controller_port}, data)
+    return member_properties(1, {1: client_port}, {1: controller_port}, data, advertised)
 
 
 def member_properties(
-    number: int, client_ports: Mapping[int, int], controller_ports: Mapping[int, int], data: Path
+    number: int,
+    client_ports: Mapping[int, int],
+    controller_ports: Mapping[int, int],
+    data: Path,
+    advertised: str = "",
 ) -> str:
-    """The configuration of one of several nodes, all of them broker and controller."""
+    """The configuration of one of several nodes, all of them broker and controller; `advertised`:
+    where clients are sent instead."""
     client = f"127.0.0.1:{client_ports[number]}"
     controller = f"127.0.0.1:{controller_ports[number]}"
     replicas = min(REPLICAS_MAX, len(client_ports))
@@ -93,7 +98,7 @@ def member_properties(
             f"{each}@127.0.0.1:{port}" for each, port in controller_ports.items()
         ),
         "listeners": f"PLAINTEXT://{client},CONTROLLER://{controller}",
-        "advertised.listeners": f"PLAINTEXT://{client}",
+        "advertised.listeners": f"PLAINTEXT://{advertised or client}",
         "controller.listener.names": "CONTROLLER",
         "log.dirs": str(data),
         "offsets.topic.replication.factor": str(replicas),
@@ -125,15 +130,15 @@ def wait_listening(port: int) -> None:
 class KafkaNode:
     """Formatted and listening when constructed; `started` is when its JVM was started."""
 
-    def __init__(self, wanted_port: int = 0) -> None:
-        """At any port, or where its clients look by themselves."""
+    def __init__(self, wanted_port: int = 0, *, advertised: str = "") -> None:
+        """At any port, or where its clients look by themselves; `advertised`: through a proxy."""
         self._directory = tempfile.TemporaryDirectory(prefix="bench-kafka-")
         root = Path(self._directory.name)
         free_port, controller_port = free_ports(2)
         client_port = wanted_port or free_port
         self.bootstrap = f"127.0.0.1:{client_port}"
         file = root / "server.properties"
-        file.write_text(properties(client_port, controller_port, root / "data"))
+        file.write_text(properties(client_port, controller_port, root / "data", advertised))
         format_storage(file, cluster_id())
         self.started = time.perf_counter()
         self._child = java("kafka.Kafka", str(file))
