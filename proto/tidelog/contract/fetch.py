@@ -1,8 +1,11 @@
-"""Positions of readers as messages, both ends."""
+"""Positions of readers as messages, both ends; and what a reader has to leave out."""
+
+from collections.abc import Iterable
 
 from tidelog.v1 import fetch_pb2
+from tidelog.wire.batch import AbortedStretch
 from tidelog.wire.calls.fetch import FetchPosition
-from tidelog.wire.ids import LeaderEpoch, Offset, PartitionId
+from tidelog.wire.ids import LeaderEpoch, Offset, PartitionId, ProducerId
 from tidelog.wire.refusals import validate_topic_id
 
 
@@ -29,4 +32,11 @@ def read_position(message: fetch_pb2.FetchPosition) -> FetchPosition:
         last_fetched_epoch=LeaderEpoch(message.last_fetched_epoch),
         max_bytes=message.max_bytes,
         stays_here=message.stays_here,
+    )
+
+
+def read_stretches(told: Iterable[fetch_pb2.AbortedTransaction]) -> tuple[AbortedStretch, ...]:
+    """What a reader of committed records leaves out of an answer."""
+    return tuple(
+        AbortedStretch(ProducerId(each.producer_id), Offset(each.first_offset)) for each in told
     )

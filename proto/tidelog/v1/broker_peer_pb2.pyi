@@ -217,10 +217,15 @@ class OwnOffsets(_message.Message):
     ERROR_FIELD_NUMBER: _builtins.int
     LOG_START_OFFSET_FIELD_NUMBER: _builtins.int
     HIGH_WATERMARK_FIELD_NUMBER: _builtins.int
+    LAST_STABLE_OFFSET_FIELD_NUMBER: _builtins.int
     log_start_offset: _builtins.int
     """The first offset that is kept; -1 with an error."""
     high_watermark: _builtins.int
     """The offset behind the last committed record; -1 with an error."""
+    last_stable_offset: _builtins.int
+    """The first offset that is not decided yet for a reader of committed records. Absent: from a broker
+    that knows of no transactions; it is the high watermark.
+    """
     @_builtins.property
     def partition(self) -> _common_pb2.TopicPartition:
         """Which partition."""
@@ -236,12 +241,15 @@ class OwnOffsets(_message.Message):
         error: _errors_pb2.Error | None = ...,
         log_start_offset: _builtins.int = ...,
         high_watermark: _builtins.int = ...,
+        last_stable_offset: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "partition", b"partition"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_last_stable_offset", b"_last_stable_offset", "error", b"error", "last_stable_offset", b"last_stable_offset", "partition", b"partition"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "high_watermark", b"high_watermark", "log_start_offset", b"log_start_offset", "partition", b"partition"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_last_stable_offset", b"_last_stable_offset", "error", b"error", "high_watermark", b"high_watermark", "last_stable_offset", b"last_stable_offset", "log_start_offset", b"log_start_offset", "partition", b"partition"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__last_stable_offset: _TypeAlias = _typing.Literal["last_stable_offset"]  # noqa: Y015
+    _WhichOneofArgType__last_stable_offset: _TypeAlias = _typing.Literal["_last_stable_offset", b"_last_stable_offset"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__last_stable_offset) -> _WhichOneofReturnType__last_stable_offset | None: ...
 
 Global___OwnOffsets: _TypeAlias = OwnOffsets  # noqa: Y015
 

@@ -92,7 +92,7 @@ class FetchRequest(_message.Message):
     """
     min_bytes: _builtins.int
     """Answer as soon as so many bytes are readable; 0 and 1 mean: any. More than `max_bytes`, or its
-    default, counts as that.
+    default, counts as that. A reader of committed records can read up to the last stable offset.
     """
     max_bytes: _builtins.int
     """At most so many bytes in the whole answer; 0: the broker's default. The default keeps the
@@ -185,7 +185,8 @@ class PartitionBatches(_message.Message):
     """The partition asked for."""
     batches: _builtins.bytes
     """Whole record batches, one behind the other, as BATCH.md describes them. None of them begins at
-    or above the high watermark.
+    or above the high watermark, nor for a reader of committed records at or above the last stable
+    offset.
     """
     fetch_sum: _builtins.int
     """Checksum over (topic id, partition, first base offset, crc of `batches`): BATCH.md. 0 without
@@ -196,7 +197,9 @@ class PartitionBatches(_message.Message):
     this and the three fields below say what can be read where.
     """
     last_stable_offset: _builtins.int
-    """The first offset that is not decided yet for a reader of committed transactions."""
+    """The first offset that is not decided yet: below it every transaction has ended. At most the high
+    watermark, and told to every reader.
+    """
     log_start_offset: _builtins.int
     """The first offset that is kept."""
     leader_epoch: _builtins.int
@@ -216,7 +219,10 @@ class PartitionBatches(_message.Message):
 
     @_builtins.property
     def aborted_transactions(self) -> _containers.RepeatedCompositeFieldContainer[Global___AbortedTransaction]:
-        """Transactions whose records must be left out by a reader of committed transactions."""
+        """Transactions whose records must be left out by a reader of committed records, in any order; only
+        such a reader is told. All that have a batch in `batches` are here: where there are too many, the
+        broker sends fewer batches.
+        """
 
     @_builtins.property
     def divergence(self) -> Global___Divergence:
@@ -258,9 +264,11 @@ class AbortedTransaction(_message.Message):
     PRODUCER_ID_FIELD_NUMBER: _builtins.int
     FIRST_OFFSET_FIELD_NUMBER: _builtins.int
     producer_id: _builtins.int
-    """Its producer; batches of this producer id from `first_offset` on are left out."""
+    """Its producer; transactional batches of this producer id from `first_offset` on are left out."""
     first_offset: _builtins.int
-    """The offset of its first record; the abort marker ends the stretch."""
+    """The offset of its first record; the producer's next marker ends the stretch. It may lie before
+    the batches that the answer holds, and the marker behind them: the next answer tells it again.
+    """
     def __init__(
         self,
         *,
@@ -319,7 +327,9 @@ class FetchStreamRequest(_message.Message):
     overdraw it by at most one answer.
     """
     isolation_level: _common_pb2.IsolationLevel.ValueType
-    """Read from the first request of the stream only."""
+    """Which records may be seen; unset: ISOLATION_LEVEL_READ_UNCOMMITTED. Read from the first request
+    of the stream only.
+    """
     client_rack: _builtins.str
     """As in `FetchRequest`. Read from the first request of the stream only."""
     session_epoch: _builtins.int

@@ -22,11 +22,12 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from tidelog.v1 import common_pb2 as tidelog_dot_v1_dot_common__pb2
 from tidelog.v1 import errors_pb2 as tidelog_dot_v1_dot_errors__pb2
 from tidelog.v1 import options_pb2 as tidelog_dot_v1_dot_options__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18tidelog/v1/records.proto\x12\ntidelog.v1\x1a\x17tidelog/v1/errors.proto\x1a\x18tidelog/v1/options.proto\"\xa1\x01\n\x06Record\x12\x10\n\x03key\x18\x01 \x01(\x0cH\x00\x88\x01\x01\x12\x12\n\x05value\x18\x02 \x01(\x0cH\x01\x88\x01\x01\x12#\n\x07headers\x18\x03 \x03(\x0b\x32\x12.tidelog.v1.Header\x12\x19\n\x0ctimestamp_ms\x18\x04 \x01(\x12H\x02\x88\x01\x01\x12\x0e\n\x06offset\x18\x05 \x01(\x12\x42\x06\n\x04_keyB\x08\n\x06_valueB\x0f\n\r_timestamp_ms\"3\n\x06Header\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x12\n\x05value\x18\x02 \x01(\x0cH\x00\x88\x01\x01\x42\x08\n\x06_value\"\xcf\x01\n\x15ProduceRecordsRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x16\n\tpartition\x18\x02 \x01(\rH\x00\x88\x01\x01\x12#\n\x07records\x18\x03 \x03(\x0b\x32\x12.tidelog.v1.Record\x12\x12\n\ntimeout_ms\x18\x04 \x01(\r\x12.\n\x08producer\x18\x05 \x01(\x0b\x32\x1c.tidelog.v1.ProducerIdentity\x12\x18\n\x10transactional_id\x18\x06 \x01(\tB\x0c\n\n_partition\"Q\n\x10ProducerIdentity\x12\x13\n\x0bproducer_id\x18\x01 \x01(\x12\x12\x16\n\x0eproducer_epoch\x18\x02 \x01(\x11\x12\x10\n\x08sequence\x18\x03 \x01(\x11\"^\n\x16ProduceRecordsResponse\x12\'\n\x06places\x18\x01 \x03(\x0b\x32\x17.tidelog.v1.RecordPlace\x12\x1b\n\x13\x64uplicates_possible\x18\x02 \x01(\x08\"x\n\x0bRecordPlace\x12\x11\n\tpartition\x18\x01 \x01(\r\x12\x0e\n\x06offset\x18\x02 \x01(\x12\x12 \n\x05\x65rror\x18\x03 \x01(\x0b\x32\x11.tidelog.v1.Error\x12\x16\n\tleader_id\x18\x04 \x01(\x11H\x00\x88\x01\x01\x42\x0c\n\n_leader_id\"w\n\x13\x46\x65tchRecordsRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\r\x12\x14\n\x0c\x66\x65tch_offset\x18\x03 \x01(\x12\x12\x13\n\x0bmax_records\x18\x04 \x01(\r\x12\x13\n\x0bmax_wait_ms\x18\x05 \x01(\r\"\x82\x01\n\x14\x46\x65tchRecordsResponse\x12#\n\x07records\x18\x01 \x03(\x0b\x32\x12.tidelog.v1.Record\x12\x13\n\x0bnext_offset\x18\x02 \x01(\x12\x12\x16\n\x0ehigh_watermark\x18\x03 \x01(\x12\x12\x18\n\x10log_start_offset\x18\x04 \x01(\x12\x32\xe9\x01\n\x0eRecordsService\x12p\n\x0eProduceRecords\x12!.tidelog.v1.ProduceRecordsRequest\x1a\".tidelog.v1.ProduceRecordsResponse\"\x17\xaa\xa0\x19\x06\x08\x02\x10\x02\x18\x01\xb2\xa0\x19\t\x08\x80\x80\x80\x08\x10\xa0\x9c\x01\x12\x65\n\x0c\x46\x65tchRecords\x12\x1f.tidelog.v1.FetchRecordsRequest\x1a .tidelog.v1.FetchRecordsResponse\"\x12\xaa\xa0\x19\x06\x08\x02\x10\x01\x18\x01\xb2\xa0\x19\x04\x08\x80\x80\x04\x42\x16Z\x14tidelog/v1;tidelogv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18tidelog/v1/records.proto\x12\ntidelog.v1\x1a\x17tidelog/v1/common.proto\x1a\x17tidelog/v1/errors.proto\x1a\x18tidelog/v1/options.proto\"\xa1\x01\n\x06Record\x12\x10\n\x03key\x18\x01 \x01(\x0cH\x00\x88\x01\x01\x12\x12\n\x05value\x18\x02 \x01(\x0cH\x01\x88\x01\x01\x12#\n\x07headers\x18\x03 \x03(\x0b\x32\x12.tidelog.v1.Header\x12\x19\n\x0ctimestamp_ms\x18\x04 \x01(\x12H\x02\x88\x01\x01\x12\x0e\n\x06offset\x18\x05 \x01(\x12\x42\x06\n\x04_keyB\x08\n\x06_valueB\x0f\n\r_timestamp_ms\"3\n\x06Header\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x12\n\x05value\x18\x02 \x01(\x0cH\x00\x88\x01\x01\x42\x08\n\x06_value\"\xcf\x01\n\x15ProduceRecordsRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x16\n\tpartition\x18\x02 \x01(\rH\x00\x88\x01\x01\x12#\n\x07records\x18\x03 \x03(\x0b\x32\x12.tidelog.v1.Record\x12\x12\n\ntimeout_ms\x18\x04 \x01(\r\x12.\n\x08producer\x18\x05 \x01(\x0b\x32\x1c.tidelog.v1.ProducerIdentity\x12\x18\n\x10transactional_id\x18\x06 \x01(\tB\x0c\n\n_partition\"Q\n\x10ProducerIdentity\x12\x13\n\x0bproducer_id\x18\x01 \x01(\x12\x12\x16\n\x0eproducer_epoch\x18\x02 \x01(\x11\x12\x10\n\x08sequence\x18\x03 \x01(\x11\"^\n\x16ProduceRecordsResponse\x12\'\n\x06places\x18\x01 \x03(\x0b\x32\x17.tidelog.v1.RecordPlace\x12\x1b\n\x13\x64uplicates_possible\x18\x02 \x01(\x08\"x\n\x0bRecordPlace\x12\x11\n\tpartition\x18\x01 \x01(\r\x12\x0e\n\x06offset\x18\x02 \x01(\x12\x12 \n\x05\x65rror\x18\x03 \x01(\x0b\x32\x11.tidelog.v1.Error\x12\x16\n\tleader_id\x18\x04 \x01(\x11H\x00\x88\x01\x01\x42\x0c\n\n_leader_id\"\xac\x01\n\x13\x46\x65tchRecordsRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\r\x12\x14\n\x0c\x66\x65tch_offset\x18\x03 \x01(\x12\x12\x13\n\x0bmax_records\x18\x04 \x01(\r\x12\x13\n\x0bmax_wait_ms\x18\x05 \x01(\r\x12\x33\n\x0fisolation_level\x18\x06 \x01(\x0e\x32\x1a.tidelog.v1.IsolationLevel\"\x9e\x01\n\x14\x46\x65tchRecordsResponse\x12#\n\x07records\x18\x01 \x03(\x0b\x32\x12.tidelog.v1.Record\x12\x13\n\x0bnext_offset\x18\x02 \x01(\x12\x12\x16\n\x0ehigh_watermark\x18\x03 \x01(\x12\x12\x18\n\x10log_start_offset\x18\x04 \x01(\x12\x12\x1a\n\x12last_stable_offset\x18\x05 \x01(\x12\x32\xe9\x01\n\x0eRecordsService\x12p\n\x0eProduceRecords\x12!.tidelog.v1.ProduceRecordsRequest\x1a\".tidelog.v1.ProduceRecordsResponse\"\x17\xaa\xa0\x19\x06\x08\x02\x10\x02\x18\x01\xb2\xa0\x19\t\x08\x80\x80\x80\x08\x10\xa0\x9c\x01\x12\x65\n\x0c\x46\x65tchRecords\x12\x1f.tidelog.v1.FetchRecordsRequest\x1a .tidelog.v1.FetchRecordsResponse\"\x12\xaa\xa0\x19\x06\x08\x02\x10\x01\x18\x01\xb2\xa0\x19\x04\x08\x80\x80\x04\x42\x16Z\x14tidelog/v1;tidelogv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,22 +39,22 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_RECORDSSERVICE'].methods_by_name['ProduceRecords']._serialized_options = b'\252\240\031\006\010\002\020\002\030\001\262\240\031\t\010\200\200\200\010\020\240\234\001'
   _globals['_RECORDSSERVICE'].methods_by_name['FetchRecords']._loaded_options = None
   _globals['_RECORDSSERVICE'].methods_by_name['FetchRecords']._serialized_options = b'\252\240\031\006\010\002\020\001\030\001\262\240\031\004\010\200\200\004'
-  _globals['_RECORD']._serialized_start=92
-  _globals['_RECORD']._serialized_end=253
-  _globals['_HEADER']._serialized_start=255
-  _globals['_HEADER']._serialized_end=306
-  _globals['_PRODUCERECORDSREQUEST']._serialized_start=309
-  _globals['_PRODUCERECORDSREQUEST']._serialized_end=516
-  _globals['_PRODUCERIDENTITY']._serialized_start=518
-  _globals['_PRODUCERIDENTITY']._serialized_end=599
-  _globals['_PRODUCERECORDSRESPONSE']._serialized_start=601
-  _globals['_PRODUCERECORDSRESPONSE']._serialized_end=695
-  _globals['_RECORDPLACE']._serialized_start=697
-  _globals['_RECORDPLACE']._serialized_end=817
-  _globals['_FETCHRECORDSREQUEST']._serialized_start=819
-  _globals['_FETCHRECORDSREQUEST']._serialized_end=938
-  _globals['_FETCHRECORDSRESPONSE']._serialized_start=941
-  _globals['_FETCHRECORDSRESPONSE']._serialized_end=1071
-  _globals['_RECORDSSERVICE']._serialized_start=1074
-  _globals['_RECORDSSERVICE']._serialized_end=1307
+  _globals['_RECORD']._serialized_start=117
+  _globals['_RECORD']._serialized_end=278
+  _globals['_HEADER']._serialized_start=280
+  _globals['_HEADER']._serialized_end=331
+  _globals['_PRODUCERECORDSREQUEST']._serialized_start=334
+  _globals['_PRODUCERECORDSREQUEST']._serialized_end=541
+  _globals['_PRODUCERIDENTITY']._serialized_start=543
+  _globals['_PRODUCERIDENTITY']._serialized_end=624
+  _globals['_PRODUCERECORDSRESPONSE']._serialized_start=626
+  _globals['_PRODUCERECORDSRESPONSE']._serialized_end=720
+  _globals['_RECORDPLACE']._serialized_start=722
+  _globals['_RECORDPLACE']._serialized_end=842
+  _globals['_FETCHRECORDSREQUEST']._serialized_start=845
+  _globals['_FETCHRECORDSREQUEST']._serialized_end=1017
+  _globals['_FETCHRECORDSRESPONSE']._serialized_start=1020
+  _globals['_FETCHRECORDSRESPONSE']._serialized_end=1178
+  _globals['_RECORDSSERVICE']._serialized_start=1181
+  _globals['_RECORDSSERVICE']._serialized_end=1414
 # @@protoc_insertion_point(module_scope)

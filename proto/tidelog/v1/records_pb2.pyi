@@ -7,6 +7,7 @@ from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
+from tidelog.v1 import common_pb2 as _common_pb2
 from tidelog.v1 import errors_pb2 as _errors_pb2
 import builtins as _builtins
 import sys
@@ -272,6 +273,7 @@ class FetchRecordsRequest(_message.Message):
     FETCH_OFFSET_FIELD_NUMBER: _builtins.int
     MAX_RECORDS_FIELD_NUMBER: _builtins.int
     MAX_WAIT_MS_FIELD_NUMBER: _builtins.int
+    ISOLATION_LEVEL_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     """The topic's name."""
     partition: _builtins.int
@@ -286,6 +288,8 @@ class FetchRecordsRequest(_message.Message):
     """Wait at most so long for a first record, in milliseconds; 0: answer at once. More than 30,000
     counts as 30,000 unless the broker is configured otherwise.
     """
+    isolation_level: _common_pb2.IsolationLevel.ValueType
+    """Which records may be seen; unset: ISOLATION_LEVEL_READ_UNCOMMITTED."""
     def __init__(
         self,
         *,
@@ -294,10 +298,11 @@ class FetchRecordsRequest(_message.Message):
         fetch_offset: _builtins.int = ...,
         max_records: _builtins.int = ...,
         max_wait_ms: _builtins.int = ...,
+        isolation_level: _common_pb2.IsolationLevel.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["fetch_offset", b"fetch_offset", "max_records", b"max_records", "max_wait_ms", b"max_wait_ms", "partition", b"partition", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["fetch_offset", b"fetch_offset", "isolation_level", b"isolation_level", "max_records", b"max_records", "max_wait_ms", b"max_wait_ms", "partition", b"partition", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -313,18 +318,26 @@ class FetchRecordsResponse(_message.Message):
     NEXT_OFFSET_FIELD_NUMBER: _builtins.int
     HIGH_WATERMARK_FIELD_NUMBER: _builtins.int
     LOG_START_OFFSET_FIELD_NUMBER: _builtins.int
+    LAST_STABLE_OFFSET_FIELD_NUMBER: _builtins.int
     next_offset: _builtins.int
-    """Where to go on: the `fetch_offset` of the next call."""
+    """Where to go on: the `fetch_offset` of the next call. It moves over what is not shown, also when
+    there are no records.
+    """
     high_watermark: _builtins.int
-    """The first offset that is not committed yet: the reader has caught up when `next_offset` equals
-    it.
+    """The first offset that is not committed yet: a reader of everything has caught up when
+    `next_offset` equals it.
     """
     log_start_offset: _builtins.int
     """The first offset that is kept."""
+    last_stable_offset: _builtins.int
+    """The first offset that is not decided yet: a reader of committed records has caught up when
+    `next_offset` equals it.
+    """
     @_builtins.property
     def records(self) -> _containers.RepeatedCompositeFieldContainer[Global___Record]:
-        """In ascending order of offset; none if nothing came within `max_wait_ms`. Offsets may have gaps:
-        transaction markers and compacted records are not shown.
+        """In ascending order of offset; none if nothing came within `max_wait_ms`, or if what came is not
+        shown: transaction markers, compacted records, and for a reader of committed records those of
+        aborted transactions. Offsets have gaps where these are.
         """
 
     def __init__(
@@ -334,10 +347,11 @@ class FetchRecordsResponse(_message.Message):
         next_offset: _builtins.int = ...,
         high_watermark: _builtins.int = ...,
         log_start_offset: _builtins.int = ...,
+        last_stable_offset: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["high_watermark", b"high_watermark", "log_start_offset", b"log_start_offset", "next_offset", b"next_offset", "records", b"records"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["high_watermark", b"high_watermark", "last_stable_offset", b"last_stable_offset", "log_start_offset", b"log_start_offset", "next_offset", b"next_offset", "records", b"records"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -28,7 +28,7 @@ from tidelog.v1 import options_pb2 as tidelog_dot_v1_dot_options__pb2
 from tidelog.v1 import records_pb2 as tidelog_dot_v1_dot_records__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1atidelog/v1/subscribe.proto\x12\ntidelog.v1\x1a\x17tidelog/v1/common.proto\x1a\x17tidelog/v1/errors.proto\x1a\x18tidelog/v1/options.proto\x1a\x18tidelog/v1/records.proto\"\xb2\x01\n\x10SubscribeRequest\x12+\n\x05\x62\x65gin\x18\x01 \x01(\x0b\x32\x1a.tidelog.v1.SubscribeBeginH\x00\x12\x37\n\x0b\x61\x63knowledge\x18\x02 \x01(\x0b\x32 .tidelog.v1.SubscribeAcknowledgeH\x00\x12-\n\x06\x63redit\x18\x03 \x01(\x0b\x32\x1b.tidelog.v1.SubscribeCreditH\x00\x42\t\n\x07request\"\x8a\x02\n\x0eSubscribeBegin\x12\r\n\x05group\x18\x01 \x01(\t\x12\x0e\n\x06topics\x18\x02 \x03(\t\x12\x15\n\rtopic_pattern\x18\x03 \x01(\t\x12%\n\x08start_at\x18\x04 \x01(\x0e\x32\x13.tidelog.v1.StartAt\x12\x33\n\x0fisolation_level\x18\x05 \x01(\x0e\x32\x1a.tidelog.v1.IsolationLevel\x12\x16\n\x0e\x63redit_records\x18\x06 \x01(\r\x12\x1e\n\x16\x61\x63knowledge_timeout_ms\x18\x07 \x01(\r\x12\x19\n\x11group_instance_id\x18\x08 \x01(\t\x12\x13\n\x0b\x63lient_rack\x18\t \x01(\t\"`\n\x14SubscribeAcknowledge\x12\x30\n\tpositions\x18\x01 \x03(\x0b\x32\x1d.tidelog.v1.SubscribePosition\x12\x16\n\x0e\x63orrelation_id\x18\x02 \x01(\x04\"J\n\x11SubscribePosition\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\r\x12\x13\n\x0bnext_offset\x18\x03 \x01(\x12\"\"\n\x0fSubscribeCredit\x12\x0f\n\x07records\x18\x01 \x01(\r\"\xc2\x01\n\x11SubscribeResponse\x12/\n\x07records\x18\x01 \x01(\x0b\x32\x1c.tidelog.v1.SubscribeRecordsH\x00\x12\x35\n\nassignment\x18\x02 \x01(\x0b\x32\x1f.tidelog.v1.SubscribeAssignmentH\x00\x12\x39\n\x0c\x61\x63knowledged\x18\x03 \x01(\x0b\x32!.tidelog.v1.SubscribeAcknowledgedH\x00\x42\n\n\x08response\"q\n\x10SubscribeRecords\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\r\x12#\n\x07records\x18\x03 \x03(\x0b\x32\x12.tidelog.v1.Record\x12\x16\n\x0ehigh_watermark\x18\x04 \x01(\x12\"\x87\x01\n\x13SubscribeAssignment\x12/\n\x08\x61ssigned\x18\x01 \x03(\x0b\x32\x1d.tidelog.v1.SubscribePosition\x12.\n\x07revoked\x18\x02 \x03(\x0b\x32\x1d.tidelog.v1.SubscribePosition\x12\x0f\n\x07is_idle\x18\x03 \x01(\x08\"_\n\x15SubscribeAcknowledged\x12\x16\n\x0e\x63orrelation_id\x18\x01 \x01(\x04\x12.\n\x08\x66\x61ilures\x18\x02 \x03(\x0b\x32\x1c.tidelog.v1.SubscribeFailure\"V\n\x10SubscribeFailure\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\r\x12 \n\x05\x65rror\x18\x03 \x01(\x0b\x32\x11.tidelog.v1.Error*b\n\x07StartAt\x12\x18\n\x14START_AT_UNSPECIFIED\x10\x00\x12\x15\n\x11START_AT_EARLIEST\x10\x01\x12\x13\n\x0fSTART_AT_LATEST\x10\x02\x12\x11\n\rSTART_AT_NONE\x10\x03\x32x\n\x10SubscribeService\x12\x64\n\tSubscribe\x12\x1c.tidelog.v1.SubscribeRequest\x1a\x1d.tidelog.v1.SubscribeResponse\"\x16\xaa\xa0\x19\x06\x08\x03\x10\x01\x18\x01\xb2\xa0\x19\x08\x08\x80\x80\x80\x02\x10\x90N(\x01\x30\x01\x42\x16Z\x14tidelog/v1;tidelogv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1atidelog/v1/subscribe.proto\x12\ntidelog.v1\x1a\x17tidelog/v1/common.proto\x1a\x17tidelog/v1/errors.proto\x1a\x18tidelog/v1/options.proto\x1a\x18tidelog/v1/records.proto\"\xb2\x01\n\x10SubscribeRequest\x12+\n\x05\x62\x65gin\x18\x01 \x01(\x0b\x32\x1a.tidelog.v1.SubscribeBeginH\x00\x12\x37\n\x0b\x61\x63knowledge\x18\x02 \x01(\x0b\x32 .tidelog.v1.SubscribeAcknowledgeH\x00\x12-\n\x06\x63redit\x18\x03 \x01(\x0b\x32\x1b.tidelog.v1.SubscribeCreditH\x00\x42\t\n\x07request\"\x8a\x02\n\x0eSubscribeBegin\x12\r\n\x05group\x18\x01 \x01(\t\x12\x0e\n\x06topics\x18\x02 \x03(\t\x12\x15\n\rtopic_pattern\x18\x03 \x01(\t\x12%\n\x08start_at\x18\x04 \x01(\x0e\x32\x13.tidelog.v1.StartAt\x12\x33\n\x0fisolation_level\x18\x05 \x01(\x0e\x32\x1a.tidelog.v1.IsolationLevel\x12\x16\n\x0e\x63redit_records\x18\x06 \x01(\r\x12\x1e\n\x16\x61\x63knowledge_timeout_ms\x18\x07 \x01(\r\x12\x19\n\x11group_instance_id\x18\x08 \x01(\t\x12\x13\n\x0b\x63lient_rack\x18\t \x01(\t\"`\n\x14SubscribeAcknowledge\x12\x30\n\tpositions\x18\x01 \x03(\x0b\x32\x1d.tidelog.v1.SubscribePosition\x12\x16\n\x0e\x63orrelation_id\x18\x02 \x01(\x04\"J\n\x11SubscribePosition\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\r\x12\x13\n\x0bnext_offset\x18\x03 \x01(\x12\"\"\n\x0fSubscribeCredit\x12\x0f\n\x07records\x18\x01 \x01(\r\"\xc2\x01\n\x11SubscribeResponse\x12/\n\x07records\x18\x01 \x01(\x0b\x32\x1c.tidelog.v1.SubscribeRecordsH\x00\x12\x35\n\nassignment\x18\x02 \x01(\x0b\x32\x1f.tidelog.v1.SubscribeAssignmentH\x00\x12\x39\n\x0c\x61\x63knowledged\x18\x03 \x01(\x0b\x32!.tidelog.v1.SubscribeAcknowledgedH\x00\x42\n\n\x08response\"\x8d\x01\n\x10SubscribeRecords\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\r\x12#\n\x07records\x18\x03 \x03(\x0b\x32\x12.tidelog.v1.Record\x12\x16\n\x0ehigh_watermark\x18\x04 \x01(\x12\x12\x1a\n\x12last_stable_offset\x18\x05 \x01(\x12\"\x87\x01\n\x13SubscribeAssignment\x12/\n\x08\x61ssigned\x18\x01 \x03(\x0b\x32\x1d.tidelog.v1.SubscribePosition\x12.\n\x07revoked\x18\x02 \x03(\x0b\x32\x1d.tidelog.v1.SubscribePosition\x12\x0f\n\x07is_idle\x18\x03 \x01(\x08\"_\n\x15SubscribeAcknowledged\x12\x16\n\x0e\x63orrelation_id\x18\x01 \x01(\x04\x12.\n\x08\x66\x61ilures\x18\x02 \x03(\x0b\x32\x1c.tidelog.v1.SubscribeFailure\"V\n\x10SubscribeFailure\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\r\x12 \n\x05\x65rror\x18\x03 \x01(\x0b\x32\x11.tidelog.v1.Error*b\n\x07StartAt\x12\x18\n\x14START_AT_UNSPECIFIED\x10\x00\x12\x15\n\x11START_AT_EARLIEST\x10\x01\x12\x13\n\x0fSTART_AT_LATEST\x10\x02\x12\x11\n\rSTART_AT_NONE\x10\x03\x32x\n\x10SubscribeService\x12\x64\n\tSubscribe\x12\x1c.tidelog.v1.SubscribeRequest\x1a\x1d.tidelog.v1.SubscribeResponse\"\x16\xaa\xa0\x19\x06\x08\x03\x10\x01\x18\x01\xb2\xa0\x19\x08\x08\x80\x80\x80\x02\x10\x90N(\x01\x30\x01\x42\x16Z\x14tidelog/v1;tidelogv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,8 +38,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._serialized_options = b'Z\024tidelog/v1;tidelogv1'
   _globals['_SUBSCRIBESERVICE'].methods_by_name['Subscribe']._loaded_options = None
   _globals['_SUBSCRIBESERVICE'].methods_by_name['Subscribe']._serialized_options = b'\252\240\031\006\010\003\020\001\030\001\262\240\031\010\010\200\200\200\002\020\220N'
-  _globals['_STARTAT']._serialized_start=1439
-  _globals['_STARTAT']._serialized_end=1537
+  _globals['_STARTAT']._serialized_start=1468
+  _globals['_STARTAT']._serialized_end=1566
   _globals['_SUBSCRIBEREQUEST']._serialized_start=145
   _globals['_SUBSCRIBEREQUEST']._serialized_end=323
   _globals['_SUBSCRIBEBEGIN']._serialized_start=326
@@ -52,14 +52,14 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SUBSCRIBECREDIT']._serialized_end=802
   _globals['_SUBSCRIBERESPONSE']._serialized_start=805
   _globals['_SUBSCRIBERESPONSE']._serialized_end=999
-  _globals['_SUBSCRIBERECORDS']._serialized_start=1001
-  _globals['_SUBSCRIBERECORDS']._serialized_end=1114
-  _globals['_SUBSCRIBEASSIGNMENT']._serialized_start=1117
-  _globals['_SUBSCRIBEASSIGNMENT']._serialized_end=1252
-  _globals['_SUBSCRIBEACKNOWLEDGED']._serialized_start=1254
-  _globals['_SUBSCRIBEACKNOWLEDGED']._serialized_end=1349
-  _globals['_SUBSCRIBEFAILURE']._serialized_start=1351
-  _globals['_SUBSCRIBEFAILURE']._serialized_end=1437
-  _globals['_SUBSCRIBESERVICE']._serialized_start=1539
-  _globals['_SUBSCRIBESERVICE']._serialized_end=1659
+  _globals['_SUBSCRIBERECORDS']._serialized_start=1002
+  _globals['_SUBSCRIBERECORDS']._serialized_end=1143
+  _globals['_SUBSCRIBEASSIGNMENT']._serialized_start=1146
+  _globals['_SUBSCRIBEASSIGNMENT']._serialized_end=1281
+  _globals['_SUBSCRIBEACKNOWLEDGED']._serialized_start=1283
+  _globals['_SUBSCRIBEACKNOWLEDGED']._serialized_end=1378
+  _globals['_SUBSCRIBEFAILURE']._serialized_start=1380
+  _globals['_SUBSCRIBEFAILURE']._serialized_end=1466
+  _globals['_SUBSCRIBESERVICE']._serialized_start=1568
+  _globals['_SUBSCRIBESERVICE']._serialized_end=1688
 # @@protoc_insertion_point(module_scope)

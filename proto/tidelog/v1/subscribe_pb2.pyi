@@ -296,12 +296,15 @@ class SubscribeRecords(_message.Message):
     PARTITION_FIELD_NUMBER: _builtins.int
     RECORDS_FIELD_NUMBER: _builtins.int
     HIGH_WATERMARK_FIELD_NUMBER: _builtins.int
+    LAST_STABLE_OFFSET_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     """The topic's name."""
     partition: _builtins.int
     """The partition's number."""
     high_watermark: _builtins.int
     """The first offset that is not committed yet, for telling the lag."""
+    last_stable_offset: _builtins.int
+    """The first offset that is not decided yet: a reader of committed records is sent none from it on."""
     @_builtins.property
     def records(self) -> _containers.RepeatedCompositeFieldContainer[_records_pb2.Record]:
         """At least one; at most the credit that is left, together at most 1 MiB unless a single one is
@@ -315,10 +318,11 @@ class SubscribeRecords(_message.Message):
         partition: _builtins.int = ...,
         records: _abc.Iterable[_records_pb2.Record] | None = ...,
         high_watermark: _builtins.int = ...,
+        last_stable_offset: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["high_watermark", b"high_watermark", "partition", b"partition", "records", b"records", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["high_watermark", b"high_watermark", "last_stable_offset", b"last_stable_offset", "partition", b"partition", "records", b"records", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -5,10 +5,12 @@ from collections.abc import Callable, Iterator
 
 from tidelog.broker.log.compaction.rewrite import empty_batch, rewrite_batch
 from tidelog.broker.log.names import SegmentKey
+from tidelog.broker.log.producer_state import ProducerState
 from tidelog.broker.log.sidecar.builder import SegmentFacts, SidecarBuilder
 from tidelog.broker.log.sidecar.contents import Summary
 from tidelog.broker.log.state.log import PartitionLog
 from tidelog.broker.log.state.segments import Segment
+from tidelog.broker.log.transactions.markers import marker_of
 from tidelog.wire.batch import (
     HEADER_BYTES,
     decode_batch,
@@ -79,7 +81,8 @@ class LogShelf:
         base = log.log_end_offset
         stored = base.to_bytes(8, "big") + batch[8:12] + epoch.to_bytes(4, "big") + batch[16:]
         self.files[log.segments[-1].key] += stored
-        log.take_in(read_header(stored))
+        header = read_header(stored)
+        log.take_in(header, marker_of(stored, header))
         return base
 
     def commit(self, offset: int | None = None) -> None:
@@ -88,6 +91,7 @@ class LogShelf:
         self.log.flushed_offset = self.log.log_end_offset
         self.log.high_watermark = end
         self.log.high_watermark_position = self._position_of(end)
+        self.log.begin_committed()
 
     def _position_of(self, end: int) -> tuple[int, int]:
         """The segment in which the watermark lies, and the byte behind it there."""
@@ -100,6 +104,12 @@ class LogShelf:
                         position = start + header.size_bytes
                 return segment.base_offset, position
         return (0, 0)
+
+    def begin_segment(self) -> None:
+        """As a log does it: the last segment grows no more, and tells of producers."""
+        key = SegmentKey(self.key, self.log.log_end_offset)
+        self.log.begin_segment(key)
+        self.files[key] = b""
 
     def roll(self) -> None:
         """The last segment grows no more."""
@@ -120,7 +130,9 @@ class LogShelf:
             next_offset=Offset(next_offset),
             cleaned_below=cleaned_below,
         )
-        builder = SidecarBuilder(facts)
+        before = next((each for each in self.log.segments if each.key == key), None)
+        told = None if before is None else before.producers_before
+        builder = SidecarBuilder(facts, None if told is None else ProducerState.decode(told))
         builder.feed(data)
         summary, self.sidecars[key] = builder.finish()
         return summary

@@ -4,6 +4,7 @@ Owns the codec that `proto/BATCH.md` describes byte by byte. Nothing here reads 
 a socket. A broker uses header, stamp and checksum; a client encode and decode_records.
 """
 
+from tidelog.wire.batch.aborted import NONE_LEFT_OUT, AbortedStretch, aborted_batches
 from tidelog.wire.batch.accelerated import (
     NO_ACCELERATOR,
     decode_batch_accelerated,
@@ -59,9 +60,11 @@ __all__ = [
     "HEADERS_PER_RECORD_MAX",
     "HEADER_BYTES",
     "MAGIC",
+    "NONE_LEFT_OUT",
     "NO_ACCELERATOR",
     "PLACE_BYTES",
     "RECORDS_PER_BATCH_MAX",
+    "AbortedStretch",
     "BatchHeader",
     "BatchTooLarge",
     "Buffer",
@@ -77,6 +80,7 @@ __all__ = [
     "TimestampType",
     "UniformRun",
     "UnsupportedCodec",
+    "aborted_batches",
     "batch_checksum",
     "checksum",
     "decode_batch",

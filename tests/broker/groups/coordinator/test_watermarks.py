@@ -22,4 +22,4 @@ def test_a_new_leader_tells_no_end_below_what_was_committed_before_it() -> None:
     node.shelf.append(batch_at(1, 2), epoch=EPOCH)
     assert told(node) is ErrorCode.UNAVAILABLE
     node.shelf.commit(6)
-    assert told(node) == OwnOffsets(Offset(0), Offset(6))
+    assert told(node) == OwnOffsets(Offset(0), Offset(6), Offset(6))

@@ -22,6 +22,7 @@ from tidelog.wire.calls.groups import (
     Heartbeat,
     HeartbeatAnswer,
 )
+from tidelog.wire.calls.isolation import IsolationLevel
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import BrokerId, PartitionKey
 
@@ -62,9 +63,11 @@ class NoReads:
         """None."""
         raise AssertionError(f"{keys} are looked up")
 
-    async def read(self, broker_id: BrokerId, wanted: Mapping[PartitionKey, int]) -> list[Read]:
+    async def read(
+        self, broker_id: BrokerId, wanted: Mapping[PartitionKey, int], isolation: IsolationLevel
+    ) -> list[Read]:
         """None."""
-        raise AssertionError(f"{wanted} are read at {broker_id}")
+        raise AssertionError(f"{wanted} are read at {broker_id}, {isolation.name}")
 
 
 async def _no_client(told: ForClient) -> None:

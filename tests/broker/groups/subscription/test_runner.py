@@ -16,6 +16,7 @@ from tidelog.broker.groups.subscription.core.subscription import Subscription
 from tidelog.broker.groups.subscription.runner import ForClient, Read, SubscriptionRunner
 from tidelog.chaos.sim import SimulatedPorts, World
 from tidelog.ports import Clock
+from tidelog.wire.calls.isolation import IsolationLevel
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import BrokerId, Offset, PartitionId, PartitionKey
 
@@ -40,10 +41,13 @@ class Leaders:
 
     async def offsets(self, keys: Sequence[PartitionKey]) -> Found:
         """Much."""
-        return dict.fromkeys(keys, OwnOffsets(Offset(0), Offset(1_000_000)))
+        return dict.fromkeys(keys, OwnOffsets(Offset(0), Offset(1_000_000), Offset(1_000_000)))
 
-    async def read(self, broker_id: BrokerId, wanted: Mapping[PartitionKey, int]) -> list[Read]:
+    async def read(
+        self, broker_id: BrokerId, wanted: Mapping[PartitionKey, int], isolation: IsolationLevel
+    ) -> list[Read]:
         """The next records."""
+        assert isolation is IsolationLevel.READ_UNCOMMITTED
         self.begun.append(broker_id)
         await self._clock.sleep(ANSWER_MS[broker_id])
         self.answered.append(broker_id)
@@ -53,6 +57,7 @@ class Leaders:
                 records=records(offset, READ_COUNT),
                 next_offset=Offset(offset + READ_COUNT),
                 high_watermark=Offset(1_000_000),
+                last_stable_offset=Offset(1_000_000),
             )
             for key, offset in wanted.items()
         ]

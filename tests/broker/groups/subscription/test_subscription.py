@@ -28,6 +28,7 @@ from tidelog.wire.calls.groups import (
     CommitAnswer,
     HeartbeatAnswer,
 )
+from tidelog.wire.calls.isolation import IsolationLevel
 from tidelog.wire.errors import ErrorCode, ReadPlace, TidelogError
 from tidelog.wire.ids import Offset, PartitionId, PartitionKey, TopicId
 
@@ -47,6 +48,7 @@ BEGIN = Begin(
     address="a:1",
 )
 STORED = CommitAnswer(errors=(None,))
+READ_UNCOMMITTED = IsolationLevel.READ_UNCOMMITTED
 
 
 def refused(code: ErrorCode) -> TidelogError:
@@ -100,22 +102,34 @@ class Stream:
         assert isinstance(sent, SendCommit)
         return self.take(self.core.on_committed(sent.request, outcome, self.now_ms))
 
-    def found(self, committed: int = 0, start: int = 0, end: int = 100) -> list[Effect]:
+    def found(
+        self, committed: int = 0, start: int = 0, end: int = 100, stable: int = 100
+    ) -> list[Effect]:
         asked = self.last(FindPositions)
         assert isinstance(asked, FindPositions)
         bounds = Bounds(
             committed_offset=Offset(committed),
             log_start_offset=Offset(start),
             high_watermark=Offset(end),
+            last_stable_offset=Offset(stable),
         )
         return self.take(
             self.core.on_positions(asked.keys, dict.fromkeys(asked.keys, bounds), self.now_ms)
         )
 
-    def brought(self, key: PartitionKey, first: int, count: int) -> list[Effect]:
+    def brought(
+        self, key: PartitionKey, first: int, count: int, *, passed: int = 0
+    ) -> list[Effect]:
+        """A read of so many records, and behind them offsets that are of no reader."""
         return self.take(
             self.core.on_records(
-                key, first, records(first, count), Offset(first + count), Offset(100), self.now_ms
+                key,
+                first,
+                records(first, count),
+                Offset(first + count + passed),
+                Offset(100),
+                Offset(100),
+                self.now_ms,
             )
         )
 
@@ -194,6 +208,67 @@ def test_without_a_usable_offset_it_begins_as_near_as_can_be_and_commits_that_fi
     assert stream.count(SendAcknowledged) == 0
 
 
+@pytest.mark.parametrize(
+    ("isolation", "start"), [(READ_UNCOMMITTED, 100), (IsolationLevel.READ_COMMITTED, 60)]
+)
+def test_the_latest_record_of_a_reader_of_committed_ones_lies_before_what_is_open(
+    isolation: IsolationLevel, start: int
+) -> None:
+    begin = msgspec.structs.replace(BEGIN, start_at=StartAt.LATEST, isolation=isolation)
+    stream = Stream(begin)
+    stream.pass_time(0)
+    stream.answer(assigned(P0))
+    stream.found(committed=-1, stable=60)
+    stream.committed()
+    assert stream.wanted() == {P0: start}
+
+
+def committed_offsets(stream: Stream) -> list[int]:
+    """Of all commits so far."""
+    return [
+        offset.committed_offset
+        for each in stream.told
+        if isinstance(each, SendCommit)
+        for offset in each.request.offsets
+    ]
+
+
+def test_what_is_of_no_reader_is_committed_once_the_client_has_done_with_what_is_before_it() -> (
+    None
+):
+    stream = reading(P0)
+    stream.brought(P0, 0, 3, passed=2)
+    assert committed_offsets(stream) == [], "the client has yet to acknowledge"
+    stream.acknowledge((0, 3))
+    assert committed_offsets(stream) == [3]
+    stream.committed()
+    assert committed_offsets(stream) == [3, 5]
+    stream.committed()
+    assert stream.core.is_settled
+    assert stream.count(SendAcknowledged) == 1, "nobody asked for the second one"
+
+
+def test_a_marker_that_comes_later_is_committed_without_the_client() -> None:
+    stream = reading(P0)
+    stream.brought(P0, 0, 3)
+    stream.acknowledge((0, 3))
+    stream.committed()
+    stream.brought(P0, 3, 0, passed=1)
+    assert committed_offsets(stream) == [3, 4]
+    stream.committed()
+    stream.brought(P0, 4, 2)
+    stream.acknowledge((0, 6))
+    assert committed_offsets(stream) == [3, 4, 6]
+
+
+def test_a_place_behind_a_marker_that_is_not_stored_is_not_sent_again_and_again() -> None:
+    stream = reading(P0)
+    stream.brought(P0, 0, 0, passed=1)
+    stream.committed(CommitAnswer(errors=(refused(ErrorCode.UNKNOWN_TOPIC_ID),)))
+    assert committed_offsets(stream) == [1]
+    assert stream.core.is_settled
+
+
 def test_credit_and_order_hold_whatever_reads_bring() -> None:
     stream = reading(P0, P1, begin=msgspec.structs.replace(BEGIN, credit_records=5))
     stream.brought(P0, 0, 4)
@@ -234,7 +309,9 @@ def test_partitions_are_read_in_turn_when_a_read_has_no_room_for_all(
 
 def test_a_read_that_brought_no_record_was_a_turn_as_well() -> None:
     stream = reading(P0, P1)
-    stream.take(stream.core.on_records(P0, 0, [], Offset(50), Offset(100), stream.now_ms))
+    stream.take(
+        stream.core.on_records(P0, 0, [], Offset(50), Offset(100), Offset(100), stream.now_ms)
+    )
     assert list(stream.wanted().items()) == [(P1, 0), (P0, 50)]
 
 
@@ -399,7 +476,10 @@ def test_a_partition_that_a_transaction_holds_ends_its_stream_after_a_while_by_n
         ErrorCode.CONCURRENT_TRANSACTIONS, tried="read", happened="transaction `pay` has sent it"
     )
     bounds = Bounds(
-        committed_offset=Offset(5), log_start_offset=Offset(0), high_watermark=Offset(9)
+        committed_offset=Offset(5),
+        log_start_offset=Offset(0),
+        high_watermark=Offset(9),
+        last_stable_offset=Offset(9),
     )
     while stream.count(EndStream) == 0:
         assert stream.now_ms <= limits.UNDECIDED_MS + limits.NOT_READY_MS, "it waits for ever"

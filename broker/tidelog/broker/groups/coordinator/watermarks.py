@@ -19,6 +19,8 @@ class OwnOffsets(msgspec.Struct, frozen=True):
 
     log_start_offset: Offset
     high_watermark: Offset
+    last_stable_offset: Offset
+    """The end for readers of committed records."""
 
     def lag(self, committed_offset: int) -> int:
         """How many records a group that has read up to the offset has not read yet."""
@@ -49,4 +51,4 @@ class OwnWatermarks:
         lag = lag_of(log, f"describe {key}")
         if lag is not None:
             return lag
-        return OwnOffsets(log.log_start_offset, log.high_watermark)
+        return OwnOffsets(log.log_start_offset, log.high_watermark, log.last_stable_offset)

@@ -42,6 +42,7 @@ from tidelog.wire.calls.groups import (
     HeartbeatAnswer,
     StoredOffset,
 )
+from tidelog.wire.calls.isolation import IsolationLevel
 from tidelog.wire.errors import TidelogError
 from tidelog.wire.ids import NO_OFFSET, BrokerId, Offset, PartitionKey, TopicId
 
@@ -58,6 +59,7 @@ class Read(msgspec.Struct, frozen=True, kw_only=True):
     records: list[DecodedRecord] = []
     next_offset: Offset = NO_OFFSET
     high_watermark: Offset = NO_OFFSET
+    last_stable_offset: Offset = NO_OFFSET
 
 
 class GroupPort(Protocol):
@@ -87,7 +89,9 @@ class ReadPort(Protocol):
         """Between which offsets they hold records."""
         ...
 
-    async def read(self, broker_id: BrokerId, wanted: Mapping[PartitionKey, int]) -> list[Read]:
+    async def read(
+        self, broker_id: BrokerId, wanted: Mapping[PartitionKey, int], isolation: IsolationLevel
+    ) -> list[Read]:
         """What there is from these offsets on; waits for the first record, empty without any."""
         ...
 
@@ -292,7 +296,7 @@ class SubscriptionRunner:
     async def _read(self, broker_id: BrokerId, wanted: dict[PartitionKey, int]) -> None:
         is_refused = False
         try:
-            answers = await self._reads.read(broker_id, wanted)
+            answers = await self._reads.read(broker_id, wanted, self._core.isolation)
         except TidelogError as failure:
             answers = [Read(key=key, error=failure) for key in wanted]
         for answer in answers:
@@ -305,6 +309,7 @@ class SubscriptionRunner:
                     answer.records,
                     answer.next_offset,
                     answer.high_watermark,
+                    answer.last_stable_offset,
                     self._now_ms(),
                 )
             elif error.retriable:
@@ -348,4 +353,5 @@ def _bounds(
         committed_offset=Offset(committed_offset),
         log_start_offset=held.log_start_offset,
         high_watermark=held.high_watermark,
+        last_stable_offset=held.last_stable_offset,
     )

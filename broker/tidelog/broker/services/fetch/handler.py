@@ -2,7 +2,8 @@
 
 Owns the long poll, and what is judged of a position before anything is read: who may serve it
 (`fetch.places`), whether its past is this log's, whether it lies in the log. It must never serve at
-or above this replica's high watermark. Stop 10 of a record's walk.
+or above this replica's high watermark, nor to a reader of committed records at or above its last
+stable offset (`fetch.isolation`). Stop 10 of a record's walk.
 
 A position above the watermark and not above the log's end waits: the watermark of a new leader may
 be behind the one that its predecessor had told, until its followers have said where they stand. One
@@ -15,16 +16,22 @@ from typing import Final
 
 import msgspec
 
-from tidelog.broker.log.reading.reader import Batches
 from tidelog.broker.replicas.replicas import Replica, Replicas
+from tidelog.broker.services.fetch.isolation import (
+    Readable,
+    available_bytes,
+    read_batches,
+    readable_end,
+)
 from tidelog.broker.services.fetch.places import ReadPlaces, check_epoch, parting_of
 from tidelog.broker.services.shared.leadership import Confirmation, Leadership
 from tidelog.broker.shared.errors import fresh
 from tidelog.broker.shared.limits import BrokerLimits
 from tidelog.broker.shared.pauses import Pauses
 from tidelog.ports import RequestContext
-from tidelog.wire.batch import checksum, fetch_sum
+from tidelog.wire.batch import AbortedStretch, checksum, fetch_sum
 from tidelog.wire.calls.fetch import Divergence, FetchPosition
+from tidelog.wire.calls.isolation import IsolationLevel
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import (
     NO_LEADER_EPOCH,
@@ -51,6 +58,7 @@ class FetchRequest(msgspec.Struct, frozen=True):
     min_bytes: int
     max_bytes: int
     client_rack: str = ""
+    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
 
 
 class PartitionBatches(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,6 +77,8 @@ class PartitionBatches(msgspec.Struct, frozen=True, kw_only=True):
     """With an error that another broker may not have: who leads in `leader_epoch`."""
     divergence: Divergence | None = None
     preferred_replica: int = NO_REPLICA
+    aborted: tuple[AbortedStretch, ...] = ()
+    """All that have a batch in `batches`, for a reader of committed records."""
 
 
 class FetchHandler:
@@ -216,14 +226,17 @@ class FetchHandler:
             topic_id=position.topic_id,
             partition=position.partition,
             high_watermark=log.high_watermark,
-            last_stable_offset=log.high_watermark,
+            last_stable_offset=log.last_stable_offset,
             log_start_offset=log.log_start_offset,
             leader_epoch=log.leader_epoch,
         )
 
-    async def read(self, replica: Replica, offset: int, max_bytes: int) -> Batches:
+    async def read(
+        self, replica: Replica, offset: int, max_bytes: int, isolation: IsolationLevel
+    ) -> Readable:
         """Whole batches of one partition."""
-        return await replica.directory.reader.read(replica.log, offset, max_bytes)
+        reader = replica.directory.reader
+        return await read_batches(reader, replica.log, offset, max_bytes, isolation)
 
     def _answer_bytes(self, request: FetchRequest) -> int:
         """How large the whole answer may be."""
@@ -237,7 +250,9 @@ class FetchHandler:
             judged = self.judge(position, request.client_rack, may_redirect=False)
             if isinstance(judged, PartitionBatches):
                 return True
-            total += judged.log.available_bytes(position.fetch_offset, wanted - total)
+            total += available_bytes(
+                judged.log, position.fetch_offset, wanted - total, request.isolation
+            )
             if total >= wanted:
                 return True
         return False
@@ -253,7 +268,10 @@ class FetchHandler:
             if isinstance(judged, Replica):
                 left = enough_bytes - total
                 most = min(left, position.max_bytes or self.limits.partition_fetch_bytes)
-                total += min(most, judged.log.available_bytes(position.fetch_offset, most))
+                total += min(
+                    most,
+                    available_bytes(judged.log, position.fetch_offset, most, request.isolation),
+                )
         return total
 
     async def _wait_ready(self, request: FetchRequest) -> None:
@@ -293,11 +311,14 @@ class FetchHandler:
             if isinstance(replica, PartitionBatches):
                 answers.append(replica)
                 continue
-            if left <= 0 or position.fetch_offset >= replica.log.high_watermark:
+            end = readable_end(replica.log, request.isolation)
+            if left <= 0 or position.fetch_offset >= end:
                 continue
             max_bytes = min(left, position.max_bytes or self.limits.partition_fetch_bytes)
             try:
-                found = await self.read(replica, position.fetch_offset, max_bytes)
+                found = await self.read(
+                    replica, position.fetch_offset, max_bytes, request.isolation
+                )
             except TidelogError as error:
                 failed = self.failed(position, error)
                 settled = await self.settle(position, rack, failed, confirmation)
@@ -312,7 +333,7 @@ class FetchHandler:
                 # behind is looked at for errors only: reading each in vain would cost the most.
                 left = 0
                 continue
-            left -= len(found.data)
+            left -= found.size_bytes
             nearer = self.nearer(position, rack)
             answers.append(answer_of(position, replica, found, preferred_replica=nearer))
         return answers
@@ -321,7 +342,7 @@ class FetchHandler:
 def answer_of(
     position: FetchPosition,
     replica: Replica,
-    found: Batches,
+    found: Readable,
     *,
     preferred_replica: int = NO_REPLICA,
 ) -> PartitionBatches:
@@ -336,10 +357,11 @@ def answer_of(
         batches=found.data,
         fetch_sum=total,
         high_watermark=log.high_watermark,
-        last_stable_offset=log.high_watermark,
+        last_stable_offset=log.last_stable_offset,
         log_start_offset=log.log_start_offset,
         leader_epoch=log.leader_epoch,
         preferred_replica=preferred_replica,
+        aborted=found.aborted,
     )
 
 

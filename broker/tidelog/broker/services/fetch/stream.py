@@ -23,9 +23,11 @@ from tidelog.broker.services.fetch.handler import (
     PartitionBatches,
     answer_of,
 )
+from tidelog.broker.services.fetch.isolation import ABORTED_BYTES, available_bytes, readable_end
 from tidelog.broker.services.shared.leadership import Confirmation
 from tidelog.broker.shared.pauses import PARTS_A_TURN, Pauses
 from tidelog.wire.calls.fetch import FetchPosition
+from tidelog.wire.calls.isolation import IsolationLevel
 from tidelog.wire.errors import TidelogError
 from tidelog.wire.ids import PartitionId, PartitionKey, TopicId
 
@@ -42,6 +44,7 @@ class FetchStreamRequest(msgspec.Struct, frozen=True):
     session_epoch: int
     max_bytes: int
     client_rack: str = ""
+    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
 
 
 class FetchStreamResponse(msgspec.Struct, frozen=True):
@@ -63,6 +66,8 @@ class FetchSession:
         self._urgent: dict[PartitionKey, None] = {}
         """Those of the ready ones that are answered without credit."""
         self._rack: str | None = None
+        """None: no request has come yet. The first one says this, and what may be seen."""
+        self._isolation = IsolationLevel.READ_UNCOMMITTED
         self._session_epoch = 0
         self._credit_bytes = 0
         self._answer_bytes = STREAM_ANSWER_BYTES
@@ -75,7 +80,7 @@ class FetchSession:
         """Apply a request; INVALID_ARGUMENT beyond the limit of positions ends the stream."""
         self._handler.check_positions(len(request.positions))
         if self._rack is None:
-            self._rack = request.client_rack
+            self._rack, self._isolation = request.client_rack, request.isolation
         for topic_id, partition in request.removed:
             self._remove(PartitionKey(topic_id, PartitionId(partition)))
         for position in request.positions:
@@ -112,7 +117,9 @@ class FetchSession:
             if position is not None:
                 judged = self._judge(position)
                 if not isinstance(judged, PartitionBatches):
-                    total += judged.log.available_bytes(position.fetch_offset, wanted - total)
+                    total += available_bytes(
+                        judged.log, position.fetch_offset, wanted - total, self._isolation
+                    )
         return min(total, wanted)
 
     async def next_answer(self, bytes_max: int) -> FetchStreamResponse | None:
@@ -145,7 +152,7 @@ class FetchSession:
                 break
             if answer is not None:
                 answers.append(answer)
-                left -= len(answer.batches)
+                left -= len(answer.batches) + ABORTED_BYTES * len(answer.aborted)
             if is_full or len(answers) == PARTS_A_TURN:
                 break
         if not answers:
@@ -230,14 +237,17 @@ class FetchSession:
         if isinstance(replica, PartitionBatches):
             self._remove(key)
             return replica, False
-        if position.fetch_offset >= replica.log.high_watermark:
+        if position.fetch_offset >= readable_end(replica.log, self._isolation):
+            # Nothing, or the end of a transaction that this reader waits for moved the watermark.
             return None, False
         if left <= 0:
             self._ready.setdefault(key, None)
             return None, False
         wanted = position.max_bytes or self._handler.limits.partition_fetch_bytes
         try:
-            found = await self._handler.read(replica, position.fetch_offset, min(left, wanted))
+            found = await self._handler.read(
+                replica, position.fetch_offset, min(left, wanted), self._isolation
+            )
         except TidelogError as error:
             failed = self._handler.failed(position, error)
             settled = await self._handler.settle(position, self._rack or "", failed, confirmation)
@@ -259,6 +269,6 @@ class FetchSession:
             last_fetched_epoch=replica.log.leader_epochs.epoch_at(found.next_offset - 1),
         )
         self._credit_bytes -= len(found.data)
-        if found.next_offset < replica.log.high_watermark:
+        if found.next_offset < readable_end(replica.log, self._isolation):
             self._ready[key] = None
         return answer_of(position, replica, found), False

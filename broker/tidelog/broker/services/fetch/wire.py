@@ -10,6 +10,7 @@ from tidelog.broker.shared.meter import Meter, count
 from tidelog.broker.shared.pauses import Pauses
 from tidelog.contract.errors import fill_error
 from tidelog.contract.fetch import read_position
+from tidelog.contract.isolation import read_isolation
 from tidelog.ports import AnswerRoom, RequestContext, Stream, TaskScope
 from tidelog.v1 import fetch_pb2
 from tidelog.wire.refusals import validate_topic_id
@@ -23,6 +24,7 @@ def read_request(message: fetch_pb2.FetchRequest) -> FetchRequest:
         message.min_bytes,
         message.max_bytes,
         message.client_rack,
+        read_isolation(message.isolation_level, tried="fetch"),
     )
 
 
@@ -38,6 +40,7 @@ def read_stream_request(message: fetch_pb2.FetchStreamRequest) -> FetchStreamReq
         message.session_epoch,
         message.max_bytes,
         message.client_rack,
+        read_isolation(message.isolation_level, tried="fetch"),
     )
 
 
@@ -54,6 +57,10 @@ def envelope_message(answer: PartitionBatches) -> fetch_pb2.PartitionBatches:
         preferred_replica=answer.preferred_replica,
         leader_id=answer.leader_id,
     )
+    for each in answer.aborted:
+        message.aborted_transactions.add(
+            producer_id=each.producer_id, first_offset=each.first_offset
+        )
     if answer.divergence is not None:
         message.divergence.leader_epoch = answer.divergence.leader_epoch
         message.divergence.end_offset = answer.divergence.end_offset

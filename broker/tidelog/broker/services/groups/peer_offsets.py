@@ -71,6 +71,7 @@ class PeerOffsets:
             else:
                 each.log_start_offset = found.log_start_offset
                 each.high_watermark = found.high_watermark
+                each.last_stable_offset = found.last_stable_offset
         return response.SerializeToString()
 
 
@@ -83,4 +84,9 @@ def _key_of(message: broker_peer_pb2.OwnOffsets) -> PartitionKey:
 def _read_offsets(message: broker_peer_pb2.OwnOffsets) -> OwnOffsets | TidelogError:
     if message.HasField("error"):
         return read_error(message.error)
-    return OwnOffsets(Offset(message.log_start_offset), Offset(message.high_watermark))
+    knows_transactions = message.HasField("last_stable_offset")
+    return OwnOffsets(
+        Offset(message.log_start_offset),
+        Offset(message.high_watermark),
+        Offset(message.last_stable_offset if knows_transactions else message.high_watermark),
+    )

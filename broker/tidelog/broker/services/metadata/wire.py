@@ -8,6 +8,7 @@ from tidelog.broker.services.metadata.handler import (
 )
 from tidelog.broker.services.offsets.handler import OffsetsHandler
 from tidelog.contract.errors import fill_error
+from tidelog.contract.isolation import read_isolation
 from tidelog.contract.offsets import fill_answer, read_query
 from tidelog.metadata.image.image import Image, PartitionImage, TopicImage
 from tidelog.ports import RequestContext
@@ -40,7 +41,9 @@ class MetadataRpc:
         """`ListOffsets`."""
         asked = metadata_pb2.ListOffsetsRequest.FromString(message)
         answers = await self._offsets.list_offsets(
-            context, [read_query(each) for each in asked.queries]
+            context,
+            [read_query(each) for each in asked.queries],
+            read_isolation(asked.isolation_level, tried="list offsets"),
         )
         response = metadata_pb2.ListOffsetsResponse()
         for answer in answers:

@@ -1,5 +1,7 @@
 """Answers questions for offsets by place and by time; only what is committed counts.
 
+To a reader of committed records the log ends at its last stable offset, for every question.
+
 Owns the rule that the end never seems to fall: a new leader whose watermark has not reached the
 start of its own epoch knows of less than its predecessor had told, and says so instead of a number.
 It must never answer of a partition that this broker does not lead. One that has lost contact to the
@@ -14,9 +16,11 @@ from tidelog.broker.log.reading.lookup_by_time import NONE_FOUND, TimeSearch
 from tidelog.broker.log.state.log import PartitionLog
 from tidelog.broker.log.state.watermark_lag import lag_of
 from tidelog.broker.replicas.replicas import Replica, Replicas
+from tidelog.broker.services.fetch.isolation import readable_end
 from tidelog.broker.services.shared.leadership import Leadership
 from tidelog.broker.shared.limits import PARTS_PER_REQUEST_MAX
 from tidelog.ports import RequestContext
+from tidelog.wire.calls.isolation import IsolationLevel
 from tidelog.wire.calls.offsets import OffsetAnswer, OffsetQuery, OffsetSpec
 from tidelog.wire.errors import TidelogError
 from tidelog.wire.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset
@@ -31,7 +35,10 @@ class OffsetsHandler:
         self._leadership = leadership
 
     async def list_offsets(
-        self, context: RequestContext, queries: Sequence[OffsetQuery]
+        self,
+        context: RequestContext,
+        queries: Sequence[OffsetQuery],
+        isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
     ) -> list[OffsetAnswer]:
         """One answer a query, in their order."""
         del context
@@ -44,19 +51,19 @@ class OffsetsHandler:
         await self._leadership.catch_up()
         answers = []
         for query in queries:
-            answers.append(await self._answer(query))
+            answers.append(await self._answer(query, isolation))
             # What the page cache holds is read without a pause: others must come between.
             await asyncio.sleep(0)
         return answers
 
-    async def _answer(self, query: OffsetQuery) -> OffsetAnswer:
+    async def _answer(self, query: OffsetQuery, isolation: IsolationLevel) -> OffsetAnswer:
         tried = f"list offsets of {self._replicas.name_of(query.topic_id, query.partition)}"
         try:
             replica = self._replicas.find(
                 query.topic_id, query.partition, query.leader_epoch, tried=tried
             )
             lag = lag_of(replica.log, tried)
-            offset, timestamp_ms = await self._search(replica, query)
+            offset, timestamp_ms = await self._search(replica, query, isolation)
             is_final = query.spec is OffsetSpec.EARLIEST or (
                 query.spec is OffsetSpec.AT_TIME and offset != NONE_FOUND[0]
             )
@@ -72,18 +79,21 @@ class OffsetsHandler:
             leader_epoch=LeaderEpoch(_epoch_of(replica.log, query.spec, offset)),
         )
 
-    async def _search(self, replica: Replica, query: OffsetQuery) -> tuple[int, int]:
+    async def _search(
+        self, replica: Replica, query: OffsetQuery, isolation: IsolationLevel
+    ) -> tuple[int, int]:
+        end = readable_end(replica.log, isolation)
         match query.spec:
             case OffsetSpec.EARLIEST:
                 return replica.log.log_start_offset, -1
             case OffsetSpec.LATEST:
-                return replica.log.high_watermark, -1
+                return end, -1
             case OffsetSpec.AT_TIME:
                 search = TimeSearch(replica.directory.reader)
-                return await search.first_at(replica.log, query.timestamp_ms)
+                return await search.first_at(replica.log, query.timestamp_ms, bound=end)
             case OffsetSpec.MAX_TIMESTAMP:
                 search = TimeSearch(replica.directory.reader)
-                return await search.newest(replica.log)
+                return await search.newest(replica.log, bound=end)
 
 
 def _epoch_of(log: PartitionLog, spec: OffsetSpec, offset: int) -> int:

@@ -25,9 +25,12 @@ from tidelog.metadata.image.image import NO_LEADER, TopicImage
 from tidelog.ports import Random, RequestContext, TaskScope
 from tidelog.ports.network import MESSAGE_BYTES_MAX
 from tidelog.wire.batch import (
+    NONE_LEFT_OUT,
+    AbortedStretch,
     BatchHeader,
     DecodedRecord,
     RecordTuple,
+    aborted_batches,
     decode_batch,
     decode_parts,
     encode_batch,
@@ -37,6 +40,7 @@ from tidelog.wire.batch import (
     route_sum,
 )
 from tidelog.wire.calls.fetch import FetchPosition
+from tidelog.wire.calls.isolation import IsolationLevel
 from tidelog.wire.calls.produce import PartitionBatch
 from tidelog.wire.errors import ErrorCode, ReadPlace, TidelogError
 from tidelog.wire.ids import (
@@ -124,6 +128,7 @@ class FetchRecordsRequest(msgspec.Struct, frozen=True):
     fetch_offset: Offset
     max_records: int
     max_wait_ms: int
+    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
 
 
 class FetchedRecords(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,6 +137,7 @@ class FetchedRecords(msgspec.Struct, frozen=True, kw_only=True):
     records: Sequence[DecodedRecord]
     next_offset: Offset
     high_watermark: Offset
+    last_stable_offset: Offset
     log_start_offset: Offset
 
 
@@ -223,7 +229,7 @@ class RecordsHandler:
             max_bytes=0,
         )
         replica = self._fetch.find(position)
-        wanted = FetchRequest([position], request.max_wait_ms, 1, 0)
+        wanted = FetchRequest([position], request.max_wait_ms, 1, 0, isolation=request.isolation)
         answers = await self._fetch.fetch(context, wanted)
         count = request.max_records or self._limits.records_fetch_default
         if answers and answers[0].error is not None:
@@ -233,12 +239,14 @@ class RecordsHandler:
             # Who reads up to the watermark that is shown would take it for the end.
             raise lag
         batches = answers[0].batches if answers else b""
+        aborted = answers[0].aborted if answers else ()
         most = min(count, self._limits.records_per_request_max)
         records, next_offset = await self._turns.run(
             lambda: decoded_records(
                 batches,
                 request.fetch_offset,
                 most,
+                aborted=aborted,
                 place=(request.topic, request.partition),
             ),
             caller=caller_of(context),
@@ -248,6 +256,7 @@ class RecordsHandler:
             records=records,
             next_offset=Offset(next_offset),
             high_watermark=replica.log.high_watermark,
+            last_stable_offset=replica.log.last_stable_offset,
             log_start_offset=replica.log.log_start_offset,
         )
 
@@ -372,9 +381,17 @@ def _validate_producer(who: ProducerIdentity, tried: str) -> None:
 
 
 def decoded_records(
-    data: bytes, fetch_offset: int, count: int, *, place: Place = NOWHERE
+    data: bytes,
+    fetch_offset: int,
+    count: int,
+    *,
+    aborted: Sequence[AbortedStretch] = (),
+    place: Place = NOWHERE,
 ) -> tuple[list[DecodedRecord], int]:
     """Records at or above the offset within both limits, and where to go on.
+
+    Markers are passed over, and so are the batches of `aborted` transactions: a reader that is
+    given nothing of them goes on behind them all the same.
 
     One batch is open at a time: a compressed one may be many times its size. No more of it is read
     than is asked for. Damage is an error only where the answer begins, so that a reader gets
@@ -382,9 +399,14 @@ def decoded_records(
     """
     records: list[DecodedRecord] = []
     next_offset, left_bytes = fetch_offset, RECORDS_ANSWER_BYTES
+    left_out = NONE_LEFT_OUT
+    if aborted:
+        left_out = aborted_batches(
+            (header for _, header in iterate_headers(data, is_compacted=True)), aborted
+        )
     for position, header in iterate_headers(data, is_compacted=True):
-        if header.is_control:
-            next_offset = header.next_offset
+        if header.is_control or (left_out and header.base_offset in left_out):
+            next_offset = max(next_offset, header.next_offset)
             continue
         try:
             left = count - len(records)

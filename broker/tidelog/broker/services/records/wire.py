@@ -8,6 +8,7 @@ from tidelog.broker.services.records.handler import (
     RecordsHandler,
 )
 from tidelog.contract.errors import fill_error
+from tidelog.contract.isolation import read_isolation
 from tidelog.ports import RequestContext
 from tidelog.v1 import records_pb2
 from tidelog.wire.ids import Offset, PartitionId
@@ -54,11 +55,13 @@ class RecordsRpc:
             Offset(asked.fetch_offset),
             asked.max_records,
             asked.max_wait_ms,
+            read_isolation(asked.isolation_level, tried="fetch records"),
         )
         fetched = await self._handler.fetch_records(context, request)
         response = records_pb2.FetchRecordsResponse(
             next_offset=fetched.next_offset,
             high_watermark=fetched.high_watermark,
+            last_stable_offset=fetched.last_stable_offset,
             log_start_offset=fetched.log_start_offset,
         )
         for offset, timestamp_ms, _, key, value, headers in fetched.records:

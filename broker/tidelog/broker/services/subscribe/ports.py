@@ -14,13 +14,13 @@ from tidelog.broker.groups.state.messages import BrokerLife, Caller
 from tidelog.broker.groups.subscription.core import limits
 from tidelog.broker.groups.subscription.core.messages import Begin
 from tidelog.broker.groups.subscription.runner import Read
-from tidelog.broker.services.fetch.handler import FetchHandler, FetchRequest
+from tidelog.broker.services.fetch.handler import FetchHandler, FetchRequest, PartitionBatches
 from tidelog.broker.services.groups.handler import GroupsHandler
 from tidelog.broker.services.groups.methods import COMMIT, FETCH, HEARTBEAT
 from tidelog.broker.services.groups.peers import GroupPeers
 from tidelog.broker.services.records.handler import decoded_records
 from tidelog.contract.errors import read_error
-from tidelog.contract.fetch import position_message
+from tidelog.contract.fetch import position_message, read_stretches
 from tidelog.contract.groups import (
     commit_message,
     fetch_message,
@@ -29,6 +29,7 @@ from tidelog.contract.groups import (
     read_fetch_answer,
     read_heartbeat_answer,
 )
+from tidelog.contract.isolation import isolation_message
 from tidelog.contract.partitions import read_partition
 from tidelog.metadata.image.image import NO_LEADER
 from tidelog.metadata_quorum.port import ImageSource
@@ -44,6 +45,7 @@ from tidelog.wire.calls.groups import (
     Heartbeat,
     HeartbeatAnswer,
 )
+from tidelog.wire.calls.isolation import IsolationLevel
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import (
     BrokerId,
@@ -184,27 +186,50 @@ class PeerReads:
         """See `ReadPort`."""
         return await self._offsets.of(keys)
 
-    async def read(self, broker_id: BrokerId, wanted: Mapping[PartitionKey, int]) -> list[Read]:
+    async def read(
+        self, broker_id: BrokerId, wanted: Mapping[PartitionKey, int], isolation: IsolationLevel
+    ) -> list[Read]:
         """See `ReadPort`."""
         if broker_id == self._broker_id:
-            return await self._read_here(wanted)
+            return await self._read_here(wanted, isolation)
         message = fetch_pb2.FetchRequest(
-            max_wait_ms=limits.READ_WAIT_MS, min_bytes=1, max_bytes=READ_BYTES
+            max_wait_ms=limits.READ_WAIT_MS,
+            min_bytes=1,
+            max_bytes=READ_BYTES,
+            isolation_level=isolation_message(isolation),
         )
         message.positions.extend(position_message(each) for each in _positions(wanted))
         found = []
         for each in await self._peers.fetch(broker_id, message):
             key = read_partition(each.topic_id, each.partition)
             error = read_error(each.error) if each.HasField("error") else None
-            found.append(_read(key, wanted[key], each.batches, each.high_watermark, error))
+            found.append(
+                _read(
+                    key,
+                    wanted[key],
+                    PartitionBatches(
+                        topic_id=key.topic_id,
+                        partition=key.partition,
+                        error=error,
+                        batches=each.batches,
+                        high_watermark=Offset(each.high_watermark),
+                        last_stable_offset=Offset(each.last_stable_offset),
+                        aborted=read_stretches(each.aborted_transactions),
+                    ),
+                )
+            )
         return found
 
-    async def _read_here(self, wanted: Mapping[PartitionKey, int]) -> list[Read]:
-        request = FetchRequest(_positions(wanted), limits.READ_WAIT_MS, 1, READ_BYTES)
+    async def _read_here(
+        self, wanted: Mapping[PartitionKey, int], isolation: IsolationLevel
+    ) -> list[Read]:
+        request = FetchRequest(
+            _positions(wanted), limits.READ_WAIT_MS, 1, READ_BYTES, isolation=isolation
+        )
         found = []
         for each in await self._fetch.fetch(_own_context(self._broker_id), request):
             key = PartitionKey(each.topic_id, PartitionId(each.partition))
-            found.append(_read(key, wanted[key], each.batches, each.high_watermark, each.error))
+            found.append(_read(key, wanted[key], each))
         return found
 
 
@@ -227,20 +252,21 @@ def _positions(wanted: Mapping[PartitionKey, int]) -> list[FetchPosition]:
     ]
 
 
-def _read(
-    key: PartitionKey, offset: int, batches: bytes, high_watermark: int, error: TidelogError | None
-) -> Read:
-    if error is not None:
-        return Read(key=key, error=error)
+def _read(key: PartitionKey, offset: int, found: PartitionBatches) -> Read:
+    if found.error is not None:
+        return Read(key=key, error=found.error)
     try:
-        records, next_offset = decoded_records(batches, offset, RECORDS_A_READ)
+        records, next_offset = decoded_records(
+            found.batches, offset, RECORDS_A_READ, aborted=found.aborted
+        )
     except TidelogError as damage:
         return Read(key=key, error=damage)
     return Read(
         key=key,
         records=records,
         next_offset=Offset(next_offset),
-        high_watermark=Offset(high_watermark),
+        high_watermark=found.high_watermark,
+        last_stable_offset=found.last_stable_offset,
     )
 
 

@@ -14,9 +14,10 @@ from tidelog.broker.groups.subscription.core.messages import (
 from tidelog.broker.groups.subscription.host import Subscriptions
 from tidelog.broker.groups.subscription.runner import ForClient, SubscriptionRunner
 from tidelog.contract.groups import fill_group_error
+from tidelog.contract.isolation import read_isolation
 from tidelog.metadata.topic_names import TOPIC_NAME_LENGTH_MAX, validate_topic_name
 from tidelog.ports import RequestContext, Stream, TaskScope
-from tidelog.v1 import common_pb2, subscribe_pb2
+from tidelog.v1 import subscribe_pb2
 from tidelog.wire.group_names import validate_group_name
 from tidelog.wire.ids import Offset, PartitionId
 from tidelog.wire.refusals import invalid
@@ -110,8 +111,6 @@ def read_begin(message: subscribe_pb2.SubscribeRequest, context: RequestContext)
         validate_topic_name(name)
     if asked.start_at not in _STARTS:
         raise invalid(TRIED, f"`start_at` is number {asked.start_at}")
-    if asked.isolation_level not in common_pb2.IsolationLevel.values():
-        raise invalid(TRIED, f"`isolation_level` is number {asked.isolation_level}")
     if asked.credit_records > limits.CREDIT_MAX:
         raise invalid(
             TRIED, f"a credit of {asked.credit_records} records, the limit is {limits.CREDIT_MAX}"
@@ -135,6 +134,7 @@ def read_begin(message: subscribe_pb2.SubscribeRequest, context: RequestContext)
         principal=context.principal,
         client_id=context.client_id,
         address=context.address,
+        isolation=read_isolation(asked.isolation_level, tried=TRIED),
     )
 
 
@@ -162,6 +162,7 @@ def response_of(told: ForClient) -> subscribe_pb2.SubscribeResponse:
 def _fill_records(message: subscribe_pb2.SubscribeRecords, told: SendRecords) -> None:
     message.topic, message.partition = told.topic, told.partition
     message.high_watermark = told.high_watermark
+    message.last_stable_offset = told.last_stable_offset
     for offset, timestamp_ms, _, key, value, headers in told.records:
         each = message.records.add(offset=offset, timestamp_ms=timestamp_ms, key=key, value=value)
         for name, content in headers:

@@ -6,6 +6,7 @@ import msgspec
 
 from tidelog.wire.batch import DecodedRecord
 from tidelog.wire.calls.groups import CommitOffsets, FetchOffsets, Heartbeat
+from tidelog.wire.calls.isolation import IsolationLevel
 from tidelog.wire.errors import TidelogError
 from tidelog.wire.ids import Offset, PartitionId, PartitionKey
 
@@ -33,6 +34,7 @@ class Begin(msgspec.Struct, frozen=True, kw_only=True):
     principal: str
     client_id: str
     address: str
+    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
 
 
 class Position(msgspec.Struct, frozen=True):
@@ -50,6 +52,7 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     """-1: nothing was committed."""
     log_start_offset: Offset
     high_watermark: Offset
+    last_stable_offset: Offset
 
 
 class SendHeartbeat(msgspec.Struct, frozen=True):
@@ -79,6 +82,7 @@ class SendRecords(msgspec.Struct, frozen=True, kw_only=True):
     partition: PartitionId
     records: tuple[DecodedRecord, ...]
     high_watermark: Offset
+    last_stable_offset: Offset
 
 
 class SendAssignment(msgspec.Struct, frozen=True, kw_only=True):

@@ -43,6 +43,7 @@ class Partition(msgspec.Struct, kw_only=True):
     is_leaving: bool = False
     """To be given up once all that was sent is acknowledged."""
     high_watermark: Offset = Offset(0)
+    last_stable_offset: Offset = Offset(0)
     buffer: deque[DecodedRecord] = msgspec.field(default_factory=deque)
     buffered_bytes: int = 0
     unacknowledged: deque[SentPart] = msgspec.field(default_factory=deque)
@@ -65,7 +66,11 @@ class Partition(msgspec.Struct, kw_only=True):
         return sum(part.count for part in self.unacknowledged)
 
     def take(
-        self, records: list[DecodedRecord], next_offset: Offset, high_watermark: Offset
+        self,
+        records: list[DecodedRecord],
+        next_offset: Offset,
+        high_watermark: Offset,
+        last_stable_offset: Offset,
     ) -> None:
         """What a read brought."""
         assert next_offset >= self.next_read, f"{self.key}: a read goes back to {next_offset}"
@@ -73,6 +78,7 @@ class Partition(msgspec.Struct, kw_only=True):
         self.buffered_bytes += sum(size_of(record) for record in records)
         self.next_read = next_offset
         self.high_watermark = high_watermark
+        self.last_stable_offset = last_stable_offset
 
     def send(self, count_max: int, bytes_max: int, now_ms: int) -> tuple[DecodedRecord, ...]:
         """The next records for the client, at least one."""
@@ -100,6 +106,19 @@ class Partition(msgspec.Struct, kw_only=True):
         self.acknowledged = max(self.acknowledged, offset)
         while self.unacknowledged and self.unacknowledged[0].end_offset <= offset:
             self.unacknowledged.popleft()
+
+    @property
+    def has_passed_over(self) -> bool:
+        """Whether reading has gone on behind all that the client was sent, and it has done with
+        that: what lies between is of no reader, a marker or an aborted transaction."""
+        is_idle = self.is_ready and not self.is_leaving and not self.buffer and self.is_done
+        return is_idle and self.next_read > self.sent_end
+
+    def pass_over(self) -> Offset:
+        """What was read and not sent counts as sent, so that it can be committed; up to where."""
+        assert self.has_passed_over, f"{self.key}: the client has yet to acknowledge"
+        self.sent_end = self.claimed = self.next_read
+        return self.next_read
 
     def stop(self) -> None:
         """Nothing more is read or sent."""

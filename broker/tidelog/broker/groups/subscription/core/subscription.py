@@ -42,6 +42,7 @@ from tidelog.wire.calls.groups import (
     Heartbeat,
     HeartbeatAnswer,
 )
+from tidelog.wire.calls.isolation import IsolationLevel
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import NO_OFFSET, Offset, PartitionKey, TopicId
 from tidelog.wire.refusals import invalid
@@ -80,6 +81,11 @@ class Subscription:
         self._is_over = False
 
     # -- what is to be read ----------------------------------------------------------------------
+
+    @property
+    def isolation(self) -> IsolationLevel:
+        """Which records the client may see."""
+        return self._begin.isolation
 
     @property
     def may_read(self) -> bool:
@@ -336,7 +342,9 @@ class Subscription:
             case StartAt.EARLIEST if position == NO_OFFSET:
                 return first
             case StartAt.LATEST if position == NO_OFFSET:
-                return end
+                # A transaction that is open began before now, and its records come from now on.
+                is_committed_only = self.isolation is IsolationLevel.READ_COMMITTED
+                return bounds.last_stable_offset if is_committed_only else end
             case _:
                 return min(max(position, first), end)
 
@@ -349,6 +357,7 @@ class Subscription:
         records: list[DecodedRecord],
         next_offset: Offset,
         high_watermark: Offset,
+        last_stable_offset: Offset,
         now_ms: int,
     ) -> list[Effect]:
         """A read from `fetch_offset` on has brought these."""
@@ -356,10 +365,11 @@ class Subscription:
         is_current = partition is not None and partition.is_ready and not partition.is_leaving
         if partition is None or not is_current or partition.next_read != fetch_offset:
             return []
-        partition.take(records, next_offset, high_watermark)
-        if not records:
-            self._end_turn(key)
-        return self._deliver(now_ms)
+        partition.take(records, next_offset, high_watermark, last_stable_offset)
+        if records:
+            return self._deliver(now_ms)
+        self._end_turn(key)
+        return [*self._deliver(now_ms), *self._pass_over(now_ms)]
 
     def on_read_failed(
         self, key: PartitionKey, fetch_offset: int, error: TidelogError, now_ms: int
@@ -412,6 +422,7 @@ class Subscription:
                         partition=key.partition,
                         records=records,
                         high_watermark=partition.high_watermark,
+                        last_stable_offset=partition.last_stable_offset,
                     )
                 )
             self._end_turn(key)
@@ -511,7 +522,26 @@ class Subscription:
             # Where reading begins was not stored: it is looked up once more.
             self._find_due_ms = now_ms + limits.RETRY_MS
         effects += self._announce()
-        return effects + self._deliver(now_ms) + self._commit(now_ms) + self.tick(now_ms)
+        effects += self._deliver(now_ms) + self._commit(now_ms) + self.tick(now_ms)
+        return effects + self._pass_over(now_ms)
+
+    def _pass_over(self, now_ms: int) -> list[Effect]:
+        """Commit what no client acknowledges, because it is sent to none: else the group's lag
+        would stay above 0 behind a marker or an aborted transaction until the next record.
+
+        Only while nothing else waits to be stored, so that there is one such commit at a time.
+        """
+        if self._member is None or self._is_over or self._commits:
+            return []
+        passed = [each for each in self._partitions.values() if each.has_passed_over]
+        if not passed:
+            return []
+        waiting = Waiting(correlation_id=None, offsets={}, topics={})
+        for partition in passed:
+            waiting.offsets[partition.key] = partition.pass_over()
+            waiting.topics[partition.key] = partition.topic
+        self._commits.add(waiting, now_ms)
+        return self._commit(now_ms)
 
     def _on_stored(self, key: PartitionKey, offset: Offset) -> None:
         partition = self._partitions.get(key)
