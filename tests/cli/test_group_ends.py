@@ -32,7 +32,8 @@ class ToldToEnd:
     def wakeup(self) -> None:
         raise AssertionError("no signal comes in this test")
 
-    def poll_batches(self, *_: int) -> list[object]:
+    def poll_batches(self, *_: int, include_left_out: bool) -> list[object]:
+        assert include_left_out
         raise WakeupError(tried="poll", happened="a signal came")
 
     def assignment(self) -> set[TopicPartition]:

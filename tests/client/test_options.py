@@ -52,7 +52,6 @@ def test_an_unknown_argument_is_refused_with_the_nearest_name() -> None:
 @pytest.mark.parametrize(
     ("make", "name"),
     [
-        (lambda: Consumer(isolation_level="read_committed"), "isolation_level"),
         (lambda: Consumer(fetch_min_bytes=2), "fetch_min_bytes"),  # type: ignore[call-arg]
         (lambda: Producer(sasl_mechanism="PLAIN"), "sasl_mechanism"),  # type: ignore[call-arg]
     ],
@@ -61,6 +60,13 @@ def test_what_cannot_be_honoured_yet_is_refused_by_name(make: object, name: str)
     error = refused(make)
     assert error.code is ErrorCode.NOT_IMPLEMENTED
     assert name in error.tried
+
+
+@pytest.mark.parametrize("level", ["serializable", "READ_COMMITTED", "", "read committed"])
+def test_an_isolation_level_that_does_not_exist_is_refused(level: str) -> None:
+    error = refused(lambda: Consumer(isolation_level=level))
+    assert error.code is ErrorCode.INVALID_CONFIGURATION
+    assert "it can be read_uncommitted or read_committed" in error.happened
 
 
 @pytest.mark.parametrize(

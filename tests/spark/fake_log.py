@@ -222,8 +222,9 @@ class FakeConsumer:
         assert name == self._name
         self._position, self._topic_id = offset, topic_id
 
-    def poll_batches(self, timeout_ms: int) -> list[RawBatch]:
+    def poll_batches(self, timeout_ms: int, *, include_left_out: bool) -> list[RawBatch]:
         del timeout_ms
+        assert include_left_out, "a range counts what is left out too"
         self._cluster.before_poll()
         topic = self._cluster.topics_by_name.get(self._name.topic)
         if topic is None:

@@ -164,7 +164,7 @@ class RangeReader:
         consumer.seek(self._name, self._position, topic_id=self._topic_id)
         try:
             while self._position < self._span.end:
-                found = consumer.poll_batches(timeout_ms=SILENCE_MS)
+                found = consumer.poll_batches(timeout_ms=SILENCE_MS, include_left_out=True)
                 if not found and self._look():
                     return
                 for stored in found:
@@ -189,9 +189,13 @@ class RangeReader:
         first, end = max(self._position, header.base_offset), min(stored.next_offset, span.end)
         if first > self._position:
             self._explain_hole(min(first, span.end))
+        if stored.is_left_out:
+            # Nothing is missing: a marker, or what was aborted where only committed records count.
+            self._move(max(self._position, end))
+            return None
         columns = decode_columns(stored.data, with_headers=self._options.include_headers)
         columns = columns.between(first, end)
-        if columns.records < end - first and not header.is_control:
+        if columns.records < end - first:
             self._explain_hole(end)
         self._move(max(self._position, end))
         return columns if columns.records else None

@@ -25,6 +25,7 @@ from tidelog.client.errors import LogTruncationError, PeerError
 from tidelog.client.types.records import TopicPartition
 from tidelog.wire.batch import checksum, encode_batch, fetch_sum
 from tidelog.wire.calls.fetch import Divergence
+from tidelog.wire.calls.isolation import IsolationLevel
 from tidelog.wire.calls.offsets import OffsetAnswer, OffsetSpec
 from tidelog.wire.errors import ErrorCode
 from tidelog.wire.ids import LeaderEpoch, Offset, PartitionId, TopicId
@@ -57,7 +58,11 @@ def part(
 class World:
     """A core on a clock that only the test moves."""
 
-    def __init__(self, reset: OffsetSpec | None = OffsetSpec.EARLIEST) -> None:
+    def __init__(
+        self,
+        reset: OffsetSpec | None = OffsetSpec.EARLIEST,
+        isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+    ) -> None:
         self.now_ns = 1_000_000_000
         metadata = MetadataCache()
         backoff = Backoff(initial_ms=100, max_ms=1_000)
@@ -71,6 +76,7 @@ class World:
                 grant_bytes=1_000,
                 partition_bytes_max=0,
                 verify=True,
+                isolation=isolation,
             ),
             metadata,
             desk,

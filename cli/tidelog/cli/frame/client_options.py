@@ -17,6 +17,7 @@ _OURS: Final = {
     "bootstrap_servers": "say -b HOST:PORT",
     "auto_offset_reset": "say -o beginning or -o end",
     "group_id": "say -g GROUP",
+    "isolation_level": "say --isolation read_committed",
     "enable_auto_commit": "with -g, what is printed is committed",
     "consumer_timeout_ms": "say -e to stop at the end",
     "key_serializer": "records are bytes here",

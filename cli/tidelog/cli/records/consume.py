@@ -84,6 +84,25 @@ def configure(parser: Parser) -> None:
         metavar="N",
         help="only this partition; may be repeated",
     )
+    _add_isolation(parser)
+    _add_printing(parser)
+    add_options(parser)
+    add_bootstrap(parser)
+
+
+def _add_isolation(parser: Parser) -> None:
+    parser.add_argument(
+        "--isolation",
+        choices=("read_uncommitted", "read_committed"),
+        default="read_uncommitted",
+        metavar="LEVEL",
+        help="read_uncommitted (default): records of open and aborted transactions too; "
+        "read_committed: only those of committed transactions and of none, up to the first that "
+        "is open",
+    )
+
+
+def _add_printing(parser: Parser) -> None:
     parser.add_argument(
         "-f", "--format", metavar="FORMAT", help="how a record is printed (default: %%v\\n)"
     )
@@ -99,8 +118,6 @@ def configure(parser: Parser) -> None:
     parser.add_argument(
         "-Z", "--null", action="store_true", help="print NULL for null (default: nothing)"
     )
-    add_options(parser)
-    add_bootstrap(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -170,7 +187,7 @@ class Printing:
         if self.is_full:
             return b"", None
         header = batch.header
-        if header.is_control:
+        if batch.is_left_out:
             return b"", batch.next_offset
         is_whole = header.base_offset >= batch.first_offset and (
             end is None or batch.next_offset <= end
@@ -221,7 +238,7 @@ class _Reading:
 
         last_news = time.monotonic()
         while self._unfinished and not self._printing.is_full:
-            batches = self._consumer.poll_batches(_POLL_MS, _POLL_BYTES)
+            batches = self._consumer.poll_batches(_POLL_MS, _POLL_BYTES, include_left_out=True)
             if batches:
                 last_news = time.monotonic()
                 write_out(b"".join(map(self._take, batches)))
@@ -309,6 +326,7 @@ def _make_consumer(arguments: argparse.Namespace, *, auto_offset_reset: str) -> 
         # Without a group: records that vanish while they are read must not vanish in silence.
         "auto_offset_reset": auto_offset_reset,
         "group_id": arguments.group,
+        "isolation_level": arguments.isolation,
         "enable_auto_commit": False,
     }
     return Consumer(bootstrap_servers=bootstrap_servers(arguments), **{**defaults, **options})

@@ -68,7 +68,7 @@ class GroupReading:
     def _turn(self) -> None:
         from tidelog.cli.records.consume import check_reader, write_out
 
-        batches = self._consumer.poll_batches(_POLL_MS, _POLL_BYTES)
+        batches = self._consumer.poll_batches(_POLL_MS, _POLL_BYTES, include_left_out=True)
         parts = []
         for batch in batches:
             rendered, next_offset = self._printing.take(batch, None)

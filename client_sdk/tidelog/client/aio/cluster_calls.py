@@ -17,6 +17,7 @@ from tidelog.client.engine.cluster.tries import Doubt, LeadersWord, Tries
 from tidelog.client.shared.asking import nobody_is_told, only_reads
 from tidelog.client.types.records import TopicPartition
 from tidelog.client.wire import calls as wire
+from tidelog.wire.calls.isolation import IsolationLevel
 from tidelog.wire.calls.offsets import OffsetAnswer, OffsetQuery, OffsetSpec
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import LeaderEpoch, PartitionId, TopicId
@@ -139,6 +140,7 @@ class AsyncClusterCalls:
         *,
         tried: str,
         topic_ids: Mapping[str, bytes] | None = None,
+        isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
     ) -> dict[TopicPartition, OffsetAnswer]:
         """Ask the leaders; leaders that moved are looked up again.
 
@@ -155,7 +157,7 @@ class AsyncClusterCalls:
 
         async def attempt(left_ms: int) -> None:
             missing = {name: spec for name, spec in wanted.items() if name not in found}
-            await self._ask_leaders(missing, found, left_ms, tried, topic_ids or {})
+            await self._ask_leaders(missing, found, left_ms, tried, topic_ids or {}, isolation)
 
         await self.until_led({name.topic for name in wanted}, timeout_ms, attempt)
         return found
@@ -213,6 +215,7 @@ class AsyncClusterCalls:
         timeout_ms: int,
         tried: str,
         topic_ids: Mapping[str, bytes],
+        isolation: IsolationLevel,
     ) -> None:
         by_address: dict[str, list[tuple[TopicPartition, OffsetQuery]]] = {}
         for name, (spec, timestamp_ms) in wanted.items():
@@ -228,7 +231,7 @@ class AsyncClusterCalls:
             )
             by_address.setdefault(address, []).append((name, query))
         for address, asked in by_address.items():
-            request = wire.list_offsets_request(query for _, query in asked)
+            request = wire.list_offsets_request((query for _, query in asked), isolation)
             limit_ms = min(timeout_ms, self._request_timeout_ms)
             data = await self._connections.call(address, wire.LIST_OFFSETS, request, limit_ms)
             for (name, _), answer in zip(asked, wire.read_offsets(data), strict=True):

@@ -110,13 +110,7 @@ class AsyncFetchLoop:
     def _send(self, effect: SendFetch) -> None:
         stream = self._streams.get(effect.stream)
         if stream is not None:
-            stream.send(
-                fetch_request(
-                    effect,
-                    answer_bytes_max=self._settings.answer_bytes_max,
-                    client_rack=self._settings.client_rack,
-                )
-            )
+            stream.send(fetch_request(effect, self._settings))
 
     async def _fetch_metadata(self, effect: FetchMetadata) -> None:
         request = wire.metadata_request(
@@ -159,7 +153,7 @@ class AsyncFetchLoop:
             answer: bytes | TidelogError = await self._connections.call(
                 effect.address,
                 wire.LIST_OFFSETS,
-                wire.list_offsets_request(effect.queries),
+                wire.list_offsets_request(effect.queries, self._settings.isolation),
                 self._settings.request_timeout_ms,
             )
         except TidelogError as error:

@@ -13,6 +13,7 @@ from typing import Any, Final, TypedDict, TypeVar, get_args, get_type_hints
 import msgspec
 
 from tidelog.client.arguments.functions import plain_function
+from tidelog.client.arguments.isolation import ISOLATION_LEVELS
 from tidelog.client.arguments.kinds import (
     INT32_MAX,
     INT64_MAX,
@@ -115,6 +116,8 @@ class ConsumerOptions(_Common, frozen=True, kw_only=True):
     client_rack: str = ""
     default_api_timeout_ms: int = 60_000
     isolation_level: str = "read_uncommitted"
+    """read_uncommitted, read_committed: whether records of open and aborted transactions are
+    delivered too. With read_committed a reader waits at the first transaction that is open."""
     allow_auto_create_topics: bool = False
     """Unlike a producer a reader makes no topic, so that a misspelt name is noticed."""
     enable_auto_commit: bool = True
@@ -406,10 +409,12 @@ def _check_consumer(client: str, options: ConsumerOptions) -> None:
             f"auto_offset_reset is {options.auto_offset_reset!r}, "
             "it can be earliest, latest or none",
         )
-    if options.isolation_level == "read_committed":
-        raise not_yet(client, "isolation_level='read_committed'", _TRANSACTIONS)
-    if options.isolation_level != "read_uncommitted":
-        raise invalid(client, f"isolation_level {options.isolation_level!r} is unknown")
+    if options.isolation_level not in ISOLATION_LEVELS:
+        raise invalid(
+            client,
+            f"isolation_level is {options.isolation_level!r}, "
+            f"it can be {' or '.join(ISOLATION_LEVELS)}",
+        )
     for name in ("max_poll_records", "fetch_max_bytes", "max_partition_fetch_bytes"):
         if getattr(options, name) < 1:
             raise invalid(client, f"{name} is below 1")

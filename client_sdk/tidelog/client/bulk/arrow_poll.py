@@ -46,12 +46,14 @@ class Decoded(msgspec.Struct, frozen=True):
 
 
 def decode_fetched(fetched: Fetched, *, verify: bool, with_headers: bool) -> Decoded:
-    """The records from the wanted offset on; control batches are left out."""
+    """The records from the wanted offset on; markers are left out, and what a reader of committed
+    records is not given."""
     batches: list[ArrowColumns] = []
-    next_offset = fetched.first_offset
+    next_offset, left_out = fetched.first_offset, fetched.left_out
     try:
         for position, header in iterate_headers(fetched.data, is_compacted=True):
-            if not header.is_control and header.next_offset > fetched.first_offset:
+            is_given = not (header.is_control or (left_out and header.base_offset in left_out))
+            if is_given and header.next_offset > fetched.first_offset:
                 columns = decode_columns(
                     fetched.data, position, verify=verify, with_headers=with_headers
                 )

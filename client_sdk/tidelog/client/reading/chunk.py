@@ -48,7 +48,8 @@ class Chunk:
         self.topic_partition: TopicPartition = fetched.topic_partition
         self.generation = fetched.generation
         self.next_offset = fetched.next_offset if failed is None else failed.offset
-        """Behind the whole answer, control batches included."""
+        """Behind the whole answer: what is not given, markers and aborted transactions, is passed
+        over with it."""
         self._records = records
         self.records_left: Iterator[ConsumerRecord] = iter(records)
 
@@ -77,7 +78,8 @@ def decode(
     key_deserializer: Deserializer | None,
     value_deserializer: Deserializer | None,
 ) -> Decoded:
-    """All records of the answer from the wanted offset on; control batches are left out."""
+    """All records of the answer from the wanted offset on; markers are left out, and what a reader
+    of committed records is not given."""
     records: list[ConsumerRecord] = []
     try:
         if key_deserializer is not None or value_deserializer is not None:
@@ -112,9 +114,11 @@ def _collector_paused() -> Generator[None, None, None]:
 
 def _parts(fetched: Fetched, verify: bool) -> Iterator[tuple[Make, list[DecodedRecord]]]:
     """Batch by batch."""
-    name = fetched.topic_partition
+    name, left_out = fetched.topic_partition, fetched.left_out
     for position, header in iterate_headers(fetched.data, is_compacted=True):
         if header.is_control or header.next_offset <= fetched.first_offset:
+            continue
+        if left_out and header.base_offset in left_out:
             continue
         try:
             decoded = decode_records(fetched.data, position, verify=verify, is_compacted=True)

@@ -305,12 +305,14 @@ class ConsumerBase(Client, ABC):
             self._chunk = Chunk(fetched, decoded)
         return None if failed is None else failed.error
 
-    def _take_batches(self, fetched: Fetched | None, max_bytes: int) -> list[RawBatch]:
+    def _take_batches(
+        self, fetched: Fetched | None, max_bytes: int, *, include_left_out: bool
+    ) -> list[RawBatch]:
         """Whole batches of this answer and of those behind it that are there."""
         found: list[RawBatch] = []
         taken_bytes = 0
         while fetched is not None:
-            found += split(fetched)
+            found += split(fetched, include_left_out=include_left_out)
             self._core.partitions[fetched.topic_partition].hand_over(fetched.next_offset)
             taken_bytes += len(fetched.data)
             fetched = None if taken_bytes >= max_bytes else self._core.take()

@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from tidelog.client.arguments.isolation import isolation_named
 from tidelog.client.arguments.kinds import is_a, topic, wrong_type
 from tidelog.client.arguments.options import ConsumerOptions
 from tidelog.client.engine.cluster.backoff import Backoff
@@ -32,6 +33,7 @@ from tidelog.client.shared.client_parts import topic_settings_of
 from tidelog.client.types.records import OffsetAndMetadata, RawBatch, TopicPartition
 from tidelog.client.wire import calls as wire
 from tidelog.wire.batch import iterate_headers
+from tidelog.wire.calls.isolation import IsolationLevel
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 _log = logging.getLogger("tidelog.client")
@@ -49,6 +51,7 @@ class FetchLoopSettings(msgspec.Struct, frozen=True, kw_only=True):
     allow_auto_create_topics: bool
     client_rack: str
     answer_bytes_max: int
+    isolation: IsolationLevel
 
 
 def loop_settings(options: ConsumerOptions) -> FetchLoopSettings:
@@ -58,7 +61,13 @@ def loop_settings(options: ConsumerOptions) -> FetchLoopSettings:
         allow_auto_create_topics=options.allow_auto_create_topics,
         client_rack=options.client_rack,
         answer_bytes_max=min(ANSWER_BYTES_MAX, options.fetch_max_bytes),
+        isolation=isolation_of(options),
     )
+
+
+def isolation_of(options: ConsumerOptions) -> IsolationLevel:
+    """What the option says."""
+    return isolation_named(options.isolation_level)
 
 
 def _read(topic: str) -> str:
@@ -80,20 +89,22 @@ def make_core(options: ConsumerOptions, metadata: MetadataCache, backoff: Backof
         grant_bytes=min(GRANT_BYTES, max(1, window_bytes // 2)),
         partition_bytes_max=options.max_partition_fetch_bytes,
         verify=options.check_crcs,
+        isolation=isolation_of(options),
         replica_lease_ms=max(1, options.metadata_max_age_ms),
     )
     return ConsumerCore(settings, metadata, desk, backoff)
 
 
-def fetch_request(effect: SendFetch, *, answer_bytes_max: int, client_rack: str) -> bytes:
+def fetch_request(effect: SendFetch, settings: FetchLoopSettings) -> bytes:
     """A request on a fetch stream."""
     return wire.fetch_stream_request(
         effect.positions,
         effect.removed,
         credit_bytes=effect.credit_bytes,
         session_epoch=effect.session_epoch,
-        max_bytes=answer_bytes_max,
-        client_rack=client_rack,
+        max_bytes=settings.answer_bytes_max,
+        client_rack=settings.client_rack,
+        isolation=settings.isolation,
     )
 
 
@@ -137,12 +148,16 @@ def log_reading(effect: TellUnread | TellReadAgain) -> None:
     )
 
 
-def split(fetched: Fetched) -> list[RawBatch]:
-    """The batches of an answer, without those that end below what was asked for."""
+def split(fetched: Fetched, *, include_left_out: bool = False) -> list[RawBatch]:
+    """The batches of an answer, without those that end below what was asked for, and those whose
+    records the reader is not given unless it wants to see where they stand."""
     batches: list[RawBatch] = []
-    first_offset = fetched.first_offset
+    first_offset, left_out = fetched.first_offset, fetched.left_out
     for position, header in iterate_headers(fetched.data, is_compacted=True):
         if header.next_offset <= first_offset:
+            continue
+        is_left_out = header.is_control or (bool(left_out) and header.base_offset in left_out)
+        if is_left_out and not include_left_out:
             continue
         batches.append(
             RawBatch(
@@ -152,6 +167,7 @@ def split(fetched: Fetched) -> list[RawBatch]:
                 first_offset=max(first_offset, header.base_offset),
                 next_offset=header.next_offset,
                 leader_epoch=header.leader_epoch,
+                is_left_out=is_left_out,
             )
         )
     return batches

@@ -14,6 +14,7 @@ from typing import Any, Final, ParamSpec, TypeVar, cast
 import msgspec
 
 from tidelog.client.arguments.functions import plain_function
+from tidelog.client.arguments.isolation import isolation_level
 from tidelog.client.arguments.kinds import (
     INT32_MAX,
     INT64_MAX,
@@ -246,6 +247,7 @@ TABLE: Final[Mapping[str, Check]] = {
     "max_records": optional(whole(1, INT64_MAX)),
     "max_bytes": whole(0, INT64_MAX, "a number of bytes"),
     "include_headers": flag,
+    "include_left_out": flag,
     "poll.timeout_ms": milliseconds_or_ever,
     "getmany.timeout_ms": milliseconds_or_ever,
     "poll_batches.timeout_ms": milliseconds_or_ever,
@@ -282,6 +284,7 @@ TABLE: Final[Mapping[str, Check]] = {
     "client_ids": optional(_TEXTS),
     "records_to_delete": mapping(partition, whole(-1, INT64_MAX), "TopicPartition: offset"),
     "list_partition_offsets.partitions": mapping(partition, _SPEC, "TopicPartition: place"),
+    "isolation_level": isolation_level,
     "election_type": one_of(ElectionType, "an ElectionType"),
     "reassignments": mapping(partition, optional(_NODES), "TopicPartition: brokers"),
     "throttle_bytes_per_second": _BYTES,

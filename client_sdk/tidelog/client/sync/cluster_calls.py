@@ -17,6 +17,7 @@ from tidelog.client.shared.asking import nobody_is_told, only_reads
 from tidelog.client.sync.connections import Connections
 from tidelog.client.types.records import TopicPartition
 from tidelog.client.wire import calls as wire
+from tidelog.wire.calls.isolation import IsolationLevel
 from tidelog.wire.calls.offsets import OffsetAnswer, OffsetQuery, OffsetSpec
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import LeaderEpoch, PartitionId, TopicId
@@ -135,6 +136,7 @@ class ClusterCalls:
         *,
         tried: str,
         topic_ids: Mapping[str, bytes] | None = None,
+        isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
     ) -> dict[TopicPartition, OffsetAnswer]:
         """Ask the leaders; leaders that moved are looked up again.
 
@@ -151,7 +153,7 @@ class ClusterCalls:
 
         def attempt(left_ms: int) -> None:
             missing = {name: spec for name, spec in wanted.items() if name not in found}
-            self._ask_leaders(missing, found, left_ms, tried, topic_ids or {})
+            self._ask_leaders(missing, found, left_ms, tried, topic_ids or {}, isolation)
 
         self.until_led({name.topic for name in wanted}, timeout_ms, attempt)
         return found
@@ -207,6 +209,7 @@ class ClusterCalls:
         timeout_ms: int,
         tried: str,
         topic_ids: Mapping[str, bytes],
+        isolation: IsolationLevel,
     ) -> None:
         by_address: dict[str, list[tuple[TopicPartition, OffsetQuery]]] = {}
         for name, (spec, timestamp_ms) in wanted.items():
@@ -222,7 +225,7 @@ class ClusterCalls:
             )
             by_address.setdefault(address, []).append((name, query))
         for address, asked in by_address.items():
-            request = wire.list_offsets_request(query for _, query in asked)
+            request = wire.list_offsets_request((query for _, query in asked), isolation)
             limit_ms = min(timeout_ms, self._request_timeout_ms)
             data = self._connections.call(address, wire.LIST_OFFSETS, request, limit_ms)
             for (name, _), answer in zip(asked, wire.read_offsets(data), strict=True):

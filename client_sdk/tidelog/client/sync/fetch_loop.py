@@ -142,11 +142,7 @@ class FetchLoop:
                     assert_never(effect)
 
     def _send(self, effect: SendFetch) -> None:
-        request = fetch_request(
-            effect,
-            answer_bytes_max=self._settings.answer_bytes_max,
-            client_rack=self._settings.client_rack,
-        )
+        request = fetch_request(effect, self._settings)
         stream = self._streams.get(effect.stream)
         if stream is not None:
             stream.send(request)
@@ -191,7 +187,7 @@ class FetchLoop:
         self._connections.call_later(
             effect.address,
             wire.LIST_OFFSETS,
-            wire.list_offsets_request(effect.queries),
+            wire.list_offsets_request(effect.queries, self._settings.isolation),
             self._settings.request_timeout_ms,
             on_answer,
         )

@@ -15,6 +15,7 @@ from tidelog.client.bulk.arrow_extra import require_arrow
 from tidelog.client.engine.fetch.messages import Fetched
 from tidelog.client.reading.chunk import Chunk
 from tidelog.client.reading.consumer_base import not_told_in_time, times_of
+from tidelog.client.reading.consumer_parts import isolation_of
 from tidelog.client.shared.checked import checked
 from tidelog.client.sync.group_consumer import GroupConsumer
 from tidelog.client.types.records import (
@@ -71,7 +72,8 @@ class ReadingCalls(GroupConsumer):
     def end_offsets(
         self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
     ) -> dict[TopicPartition, int]:
-        """The offset behind the last committed record, each."""
+        """The offset behind the last record that can be read, each: the high watermark, or with
+        isolation_level="read_committed" the last stable offset."""
         return self._offsets_at(partitions, OffsetSpec.LATEST, timeout_ms)
 
     @checked
@@ -85,6 +87,7 @@ class ReadingCalls(GroupConsumer):
                 {TopicPartition(*n): (OffsetSpec.AT_TIME, t) for n, t in timestamps.items()},
                 self._limit_ms(timeout_ms),
                 tried="find offsets by time",
+                isolation=isolation_of(self._options),
             )
         return times_of(answers)
 
@@ -96,6 +99,7 @@ class ReadingCalls(GroupConsumer):
                 {TopicPartition(*name): (spec, -1) for name in partitions},
                 self._limit_ms(timeout_ms),
                 tried="find offsets",
+                isolation=isolation_of(self._options),
             )
         return {name: answer.offset for name, answer in answers.items()}
 
@@ -156,17 +160,26 @@ class ReadingCalls(GroupConsumer):
 
     @checked
     def poll_batches(
-        self, timeout_ms: float = 0, max_bytes: int = 16 * 1024 * 1024
+        self,
+        timeout_ms: float = 0,
+        max_bytes: int = 16 * 1024 * 1024,
+        include_left_out: bool = False,
     ) -> list[RawBatch]:
         """Whole record batches as they are stored, for bulk readers; empty: none came in time.
 
         Each unpacks into (topic_partition, data, high_watermark). Records below `first_offset`
-        were not asked for: a batch is never cut. Positions move on as with poll().
+        were not asked for: a batch is never cut. Positions move on as with poll(). Markers, and
+        for a reader of committed records what was aborted, are passed over; with
+        `include_left_out` they come as well, marked `is_left_out`.
         """
         with self._polling("poll batches"):
             self._put_back_chunk()
-            fetched = self._wait_fetched(time.monotonic() + timeout_ms / 1000)
-            return self._take_batches(fetched, max_bytes)
+            deadline = time.monotonic() + timeout_ms / 1000
+            while True:
+                fetched = self._wait_fetched(deadline)
+                batches = self._take_batches(fetched, max_bytes, include_left_out=include_left_out)
+                if fetched is None or batches:
+                    return batches
 
     @checked
     def poll_arrow(

@@ -99,6 +99,10 @@ class RawBatch(msgspec.Struct, frozen=True, kw_only=True):
     next_offset: int
     """The offset after the batch."""
     leader_epoch: int
+    is_left_out: bool = False
+    """No record of it is for this reader: a marker, or a batch of an aborted transaction where only
+    committed records are read. Only a reader that asks for such batches is given them, to know how
+    far it has come."""
 
     def __iter__(self) -> Iterator[Any]:
         return iter((self.topic_partition, self.data, self.high_watermark))

@@ -25,7 +25,8 @@ from tidelog.client.types.records import (
 )
 from tidelog.client.wire.cut import cut_answer
 from tidelog.contract.errors import error_in, read_place
-from tidelog.contract.fetch import position_message
+from tidelog.contract.fetch import position_message, read_stretches
+from tidelog.contract.isolation import isolation_message
 from tidelog.contract.offsets import query_message, read_answer
 from tidelog.v1 import (
     admin_pb2,
@@ -36,6 +37,7 @@ from tidelog.v1 import (
     producer_id_pb2,
 )
 from tidelog.wire.calls.fetch import Divergence, FetchPosition
+from tidelog.wire.calls.isolation import IsolationLevel
 from tidelog.wire.calls.offsets import OffsetAnswer, OffsetQuery
 from tidelog.wire.calls.produce import PartitionBatch
 from tidelog.wire.errors import ErrorCode, TidelogError
@@ -225,9 +227,15 @@ def read_producer_identity(data: bytes) -> ProducerIdentity:
     )
 
 
-def list_offsets_request(queries: Iterable[OffsetQuery]) -> bytes:
+def list_offsets_request(
+    queries: Iterable[OffsetQuery],
+    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+) -> bytes:
     """Asks a leader for offsets by place or time."""
-    request = metadata_pb2.ListOffsetsRequest(queries=[query_message(query) for query in queries])
+    request = metadata_pb2.ListOffsetsRequest(
+        queries=[query_message(query) for query in queries],
+        isolation_level=isolation_message(isolation),
+    )
     return request.SerializeToString()
 
 
@@ -245,6 +253,7 @@ def fetch_stream_request(
     session_epoch: int,
     max_bytes: int,
     client_rack: str,
+    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
 ) -> bytes:
     """Positions to read from, partitions to stop, credit to add."""
     request = fetch_pb2.FetchStreamRequest(
@@ -257,6 +266,7 @@ def fetch_stream_request(
         session_epoch=session_epoch,
         max_bytes=max_bytes,
         client_rack=client_rack,
+        isolation_level=isolation_message(isolation),
     )
     return request.SerializeToString()
 
@@ -295,6 +305,7 @@ def _partition_batches(
         batches=batches,
         fetch_sum=part.fetch_sum,
         high_watermark=Offset(part.high_watermark),
+        last_stable_offset=Offset(part.last_stable_offset),
         log_start_offset=Offset(part.log_start_offset),
         leader_epoch=LeaderEpoch(part.leader_epoch),
         divergence=Divergence(
@@ -305,6 +316,7 @@ def _partition_batches(
         else None,
         preferred_replica=part.preferred_replica if part.preferred_replica > 0 else -1,
         leader_id=part.leader_id if part.HasField("leader_id") else None,
+        aborted=read_stretches(part.aborted_transactions) if part.aborted_transactions else (),
     )
 
 

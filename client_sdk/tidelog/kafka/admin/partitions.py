@@ -146,13 +146,12 @@ class PartitionCalls(AdminBase):
         timeout_ms: int | None = None,
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
         """Offsets at an OffsetSpec or at a time in ms since 1970; -1 where there is none."""
-        if IsolationLevel.build_from(isolation_level) is not IsolationLevel.READ_UNCOMMITTED:
-            raise errors.UnsupportedVersionError("this release has no transactions")
+        level = IsolationLevel.build_from(isolation_level).name.lower()
         wanted: dict[TopicPartition, str | int] = {}
         for name, spec in topic_partition_specs.items():
             wanted[name] = _SPECS.get(spec, spec)
         with translating():
-            found = self._client.list_partition_offsets(wanted, timeout_ms)
+            found = self._client.list_partition_offsets(wanted, timeout_ms, level)
         return {name: at or OffsetAndTimestamp(-1, -1, -1) for name, at in found.items()}
 
     @checked

@@ -12,6 +12,7 @@ from typing import Any, Final, Self
 from tidelog.client import Consumer, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from tidelog.client import ConsumerRecord as Read
 from tidelog.kafka import errors
+from tidelog.kafka.admin.types import IsolationLevel
 from tidelog.kafka.consumer.commit_future import CommitFuture
 from tidelog.kafka.consumer.fetcher import ConsumerRecord, RecordMaker
 from tidelog.kafka.consumer.subscription_state import checked_listener
@@ -41,6 +42,14 @@ class _Kind(Enum):
     PARTITIONS = "partitions"
 
 
+def _isolation(level: Any) -> str:
+    """By name, as kafka-python takes it, or as its number."""
+    try:
+        return IsolationLevel.build_from(level).name.lower()
+    except ValueError:
+        raise errors.KafkaConfigurationError("Unrecognized isolation_level") from None
+
+
 class KafkaConsumer:
     """Reads records of topics. One thread at a time.
 
@@ -60,6 +69,9 @@ class KafkaConsumer:
         if "partition_assignment_strategy" in arguments:
             strategy = strategy_of(arguments.pop("partition_assignment_strategy"))
             arguments["partition_assignment_strategy"] = strategy
+        level = arguments.pop("isolation_level", None)
+        if level is not None:
+            arguments["isolation_level"] = _isolation(level)
         self._group_id: str | None = arguments.get("group_id")
         reset = arguments.get("auto_offset_reset")
         if reset is None or isinstance(reset, str):

@@ -133,7 +133,7 @@ CONSUMER: Final[Mapping[str, Option]] = {
     "max_poll_records": _HONOURED,
     "consumer_timeout_ms": _HONOURED,
     "metric_group_prefix": _HONOURED,
-    "isolation_level": _honoured("read_uncommitted; this release has no transactions"),
+    "isolation_level": _HONOURED,
     "group_id": _HONOURED,
     "group_instance_id": _HONOURED,
     "enable_auto_commit": _HONOURED,

@@ -14,6 +14,8 @@ from tidelog.client.engine.fetch.partition import PartitionState
 from tidelog.client.engine.fetch.ready import ReadyQueue
 from tidelog.client.engine.fetch.recovery import Recovery
 from tidelog.client.engine.fetch.settings import ConsumerSettings
+from tidelog.wire.batch import NONE_LEFT_OUT, BatchHeader, aborted_batches
+from tidelog.wire.calls.isolation import IsolationLevel
 from tidelog.wire.errors import TidelogError
 from tidelog.wire.ids import Offset
 
@@ -78,6 +80,8 @@ class Intake:
             return False
         if part.high_watermark >= 0:
             state.high_watermark = part.high_watermark
+        if part.last_stable_offset >= 0:
+            state.last_stable_offset = part.last_stable_offset
         if part.log_start_offset >= 0:
             state.log_start_offset = part.log_start_offset
         if part.divergence is not None:
@@ -111,6 +115,7 @@ class Intake:
         for header in headers:
             state.epochs.note(header.leader_epoch, header.base_offset)
         state.read_to(headers[-1].next_offset)
+        left_out = self._left_out(part, headers)
         for piece in pieces:
             self._ready.add(
                 Fetched(
@@ -122,7 +127,17 @@ class Intake:
                     leader_epoch=piece.headers[-1].leader_epoch,
                     broker_id=broker_id,
                     generation=state.generation,
+                    left_out=left_out,
                 )
             )
             first_offset = piece.next_offset
         return True
+
+    def _left_out(self, part: PartitionBatches, headers: list[BatchHeader]) -> frozenset[int]:
+        """The batches that this reader is not given: without aborted transactions no work at all.
+
+        Where the pieces of an answer part means nothing here: a transaction may reach over it.
+        """
+        if not part.aborted or self._settings.isolation is not IsolationLevel.READ_COMMITTED:
+            return NONE_LEFT_OUT
+        return aborted_batches(headers, part.aborted)

@@ -11,6 +11,7 @@ from tidelog.client.engine.cluster.topic_messages import (
     MetadataFailed,
 )
 from tidelog.client.types.records import TopicPartition
+from tidelog.wire.batch import NONE_LEFT_OUT, AbortedStretch
 from tidelog.wire.calls.fetch import Divergence, FetchPosition
 from tidelog.wire.calls.offsets import OffsetAnswer, OffsetQuery
 from tidelog.wire.errors import TidelogError
@@ -25,6 +26,7 @@ class PartitionBatches(msgspec.Struct, frozen=True, kw_only=True):
     batches: bytes | memoryview = b""
     fetch_sum: int = 0
     high_watermark: Offset = NO_OFFSET
+    last_stable_offset: Offset = NO_OFFSET
     log_start_offset: Offset = NO_OFFSET
     leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
     divergence: Divergence | None = None
@@ -32,6 +34,8 @@ class PartitionBatches(msgspec.Struct, frozen=True, kw_only=True):
     """A replica that is nearer; the answering one reads no more for this position. -1: none."""
     leader_id: int | None = None
     """With an error: who leads in `leader_epoch`."""
+    aborted: tuple[AbortedStretch, ...] = ()
+    """What a reader of committed records leaves out of `batches`."""
     error: TidelogError | None = None
 
 
@@ -48,6 +52,8 @@ class Fetched(msgspec.Struct, frozen=True, kw_only=True):
     broker_id: int
     generation: int
     """Of the partition's position: a seek makes what was fetched before it void."""
+    left_out: frozenset[int] = NONE_LEFT_OUT
+    """Base offsets of batches of aborted transactions, for a reader of committed records."""
 
 
 class StreamOpened(msgspec.Struct, frozen=True, kw_only=True):

@@ -31,6 +31,7 @@ class PartitionState:
         "is_held",
         "is_paused",
         "is_querying",
+        "last_stable_offset",
         "log_start_offset",
         "must_move",
         "position",
@@ -72,6 +73,7 @@ class PartitionState:
         self.must_move = False
         """The position is to be named anew, though its broker stays."""
         self.high_watermark: int | None = None
+        self.last_stable_offset: int | None = None
         self.log_start_offset: int | None = None
         self.is_paused = False
         self.is_querying = False

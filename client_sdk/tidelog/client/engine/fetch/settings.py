@@ -2,6 +2,7 @@
 
 import msgspec
 
+from tidelog.wire.calls.isolation import IsolationLevel
 from tidelog.wire.calls.offsets import OffsetSpec
 
 
@@ -15,5 +16,6 @@ class ConsumerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Credit is granted in steps of at least this."""
     partition_bytes_max: int
     verify: bool
+    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
     replica_lease_ms: int = 300_000
     """How long a nearer replica is read, or refused after a failure, before the leader is asked."""

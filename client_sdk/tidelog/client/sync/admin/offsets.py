@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
+from tidelog.client.arguments.isolation import isolation_named
 from tidelog.client.shared.checked import checked
 from tidelog.client.sync.admin.base import AdminBase
 from tidelog.client.sync.cluster_calls import Wanted
@@ -27,12 +28,19 @@ class OffsetCalls(AdminBase):
         self,
         partitions: Mapping[TopicPartition, str | int],
         timeout_ms: int | None = None,
+        isolation_level: str = "read_uncommitted",
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Offsets at `earliest`, `latest`, `max_timestamp`, or a time in ms since 1970."""
+        """Offsets at `earliest`, `latest`, `max_timestamp`, or a time in ms since 1970.
+
+        With `read_committed` only what lies below the last stable offset counts.
+        """
         self._check_usable("list partition offsets")
         wanted = {TopicPartition(*name): offset_wanted(spec) for name, spec in partitions.items()}
         answers = self._calls.offsets(
-            wanted, self._limit_ms(timeout_ms), tried="list partition offsets"
+            wanted,
+            self._limit_ms(timeout_ms),
+            tried="list partition offsets",
+            isolation=isolation_named(isolation_level),
         )
         return {
             name: OffsetAndTimestamp(answer.offset, answer.timestamp_ms, answer.leader_epoch)
