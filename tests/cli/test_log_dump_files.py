@@ -97,7 +97,11 @@ def test_a_sidecar_is_printed_with_its_summary_and_producers(
         assert "  epoch=1 start_offset=42" in lines
         assert "  base_offset=40 generation=1" in lines
         assert "producers: 1, log time 1000" in lines
-        assert "  producer_id=9 epoch=0 last_timestamp=1000 transaction_start=42" in lines
+        assert (
+            "  producer_id=9 epoch=0 last_timestamp=1000 transaction_start=42 coordinator_epoch=-1"
+        ) in lines
+        assert "first_open_offset: 42" in lines
+        assert "aborted: 0" in lines
         assert "    base_sequence=4 last_offset_delta=0 base_offset=42 timestamp=1000" in lines
         assert "index: 2" in lines
         assert not any("max_timestamp_before" in line for line in lines)
@@ -124,7 +128,9 @@ def test_a_sidecar_as_json_holds_all_of_it(tmp_path: Path, capsys: Captured) -> 
     assert told["cleaned_below"] == 90
     sections = told["sections"]
     assert isinstance(sections, list)
-    assert [each["name"] for each in sections] == ["index", "index_top", "digests", "producers"]
+    names = ["index", "index_top", "digests", "producers", "transactions"]
+    assert [each["name"] for each in sections] == names
+    assert (told["first_open_offset"], told["aborted"]) == (42, [])
     index = told["index"]
     assert isinstance(index, list)
     assert index[1] == {"base_offset": 42, "byte_position": 6_079, "max_timestamp_before": 50}

@@ -133,6 +133,15 @@ def test_by_time_segments_go_from_the_head_while_all_their_records_are_too_old(
     assert (due.trim_to, due.is_roll) == (trim_to, False)
 
 
+def test_what_an_open_transaction_wrote_and_all_behind_it_is_kept() -> None:
+    """A prepared one may be open for long: nobody is given its end without its beginning."""
+    for first_offset, trim_to in ((5, None), (10, 10), (15, 10), (30, 30)):
+        log = log_of(OLD, OLD, OLD, ACTIVE)
+        log.transactions.begin(7, first_offset)
+        assert due_of(log).trim_to == trim_to
+        assert due_of(log, retention_ms=-1, retention_bytes=0).trim_to == trim_to
+
+
 @pytest.mark.parametrize(
     ("retention_bytes", "trim_to", "trimmed_bytes"),
     [
@@ -364,6 +373,15 @@ def test_a_compaction_waits_for_its_sidecars_and_for_the_high_watermark() -> Non
     job = next_job(background(held := held_of(log, settings=COMPACTED)), held, NOW)
     assert isinstance(job, CompactDue)
     assert [each.base_offset for each in job.arguments.segments] == [0]
+
+
+def test_a_compaction_stays_below_the_last_stable_offset() -> None:
+    log = log_of(Made(), Made(), Made(), ACTIVE)
+    for first_offset, ends in ((5, None), (25, 20), (35, 30)):
+        log.transactions.go_on_from([(7, first_offset)])
+        due = next_job(background(held := held_of(log, settings=COMPACTED)), held, NOW)
+        end = due.arguments.segments[-1].next_offset if isinstance(due, CompactDue) else None
+        assert end == ends
 
 
 def test_a_compaction_without_room_is_postponed() -> None:

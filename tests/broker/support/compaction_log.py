@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
+from msgspec.structs import replace
+
 from tidelog.broker.log.compaction.contract import (
     CompactArguments,
     CompactResult,
@@ -19,8 +21,15 @@ from tidelog.broker.log.leader_epochs import EpochStart
 from tidelog.broker.log.names import UNFINISHED_SUFFIX, SegmentKey
 from tidelog.broker.log.producer_state import ProducerState
 from tidelog.broker.log.sidecar.builder import SegmentFacts, SidecarBuilder
-from tidelog.broker.log.sidecar.codec import PRODUCERS
+from tidelog.broker.log.sidecar.codec import (
+    PRODUCERS,
+    TRANSACTIONS,
+    find_section,
+    has_transactions,
+)
 from tidelog.broker.log.sidecar.contents import Summary
+from tidelog.broker.log.transactions.aborted import AbortedTransaction, encode_aborted
+from tidelog.broker.log.transactions.of_segment import SegmentTransactions
 from tidelog.wire.batch import (
     BatchHeader,
     Codec,
@@ -29,7 +38,9 @@ from tidelog.wire.batch import (
     decode_batch,
     encode_batch,
     iterate_headers,
+    stamp,
 )
+from tidelog.wire.batch.marker import Marker, MarkerType, encode_marker
 from tidelog.wire.ids import Offset, PartitionId, PartitionKey, TopicId
 
 PARTITION = PartitionKey(TopicId(bytes(range(16))), PartitionId(3))
@@ -80,6 +91,10 @@ class CompactedLog:
         self.producers = ProducerState()
         self.epochs: tuple[EpochStart, ...] = ()
         self.worked: list[int] = []
+        self.bound_offset: int | None = None
+        """The last stable offset; None: no transaction is open."""
+        self.aborted_behind: list[AbortedTransaction] = []
+        """By markers behind the sealed segments."""
 
     @property
     def next_offset(self) -> int:
@@ -112,8 +127,27 @@ class CompactedLog:
             settings,
             now_ms=now_ms,
             may_expire=may_expire,
-            bound_offset=self.next_offset,
+            bound_offset=self.next_offset if self.bound_offset is None else self.bound_offset,
         )
+
+    def with_aborted(self, arguments: CompactArguments) -> CompactArguments:
+        """As whoever schedules a round tells it."""
+        return replace(arguments, aborted=encode_aborted(self.aborted()))
+
+    def aborted(self) -> list[AbortedTransaction]:
+        """All that are told."""
+        sealed = [each for summary in self.segments for each in self.aborted_in(summary)]
+        return [*sealed, *self.aborted_behind]
+
+    def aborted_in(self, summary: Summary) -> list[AbortedTransaction]:
+        """As the segment's sidecar tells."""
+        if not has_transactions(summary):
+            return []
+        section = find_section(summary, TRANSACTIONS)
+        data = self.files.files[summary.key.sidecar_path]
+        end = section.byte_position + section.length_bytes
+        told = SegmentTransactions.decode(bytes(data[section.byte_position : end]), where="a test")
+        return told.aborted.entries()
 
     def run(self, arguments: CompactArguments) -> CompactResult:
         """The job alone: nothing is swapped."""
@@ -137,7 +171,7 @@ class CompactedLog:
         plan = self.plan(settings, now_ms=now_ms, may_expire=may_expire)
         if plan is None:
             return None
-        result = self.run(plan.arguments)
+        result = self.run(self.with_aborted(plan.arguments))
         for replacement in result.replacements[:groups_max]:
             self.swap(replacement)
         for path in [path for path in self.files.files if path.endswith(UNFINISHED_SUFFIX)]:
@@ -192,6 +226,28 @@ class CompactedLog:
         data = self.files.files[summary.key.sidecar_path]
         end = section.byte_position + section.length_bytes
         return ProducerState.decode(bytes(data[section.byte_position : end]))
+
+
+def marker(
+    base_offset: int,
+    producer_id: int,
+    *,
+    is_abort: bool = False,
+    producer_epoch: int = 1,
+    timestamp_ms: int = 1_000,
+) -> bytes:
+    """The end of a transaction, as a coordinator's leader writes it."""
+    kind = MarkerType.ABORT if is_abort else MarkerType.COMMIT
+    data = bytearray(
+        encode_marker(
+            Marker(kind, 0),
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            timestamp_ms=timestamp_ms,
+        )
+    )
+    stamp(data, 0, base_offset=base_offset, leader_epoch=0)
+    return bytes(data)
 
 
 def keyed(key: str, value: str | None, timestamp_ms: int = 1_000) -> RecordTuple:

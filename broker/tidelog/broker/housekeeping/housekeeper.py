@@ -29,6 +29,7 @@ from tidelog.broker.housekeeping.core.retention import ActiveSegments, Due, plan
 from tidelog.broker.housekeeping.jobs import Jobs, is_there
 from tidelog.broker.log.marks.ballast import SIZE_BYTES
 from tidelog.broker.log.names import SegmentKey
+from tidelog.broker.log.reading.reader import LogReader
 from tidelog.broker.shared.events import Counts, Description, EventLog
 from tidelog.broker.shared.node_time import HouseTime
 from tidelog.ports import Clock, DirectoryGone, Disk, TaskScope, Worker
@@ -79,6 +80,7 @@ class Housekeeper:
             worker,
             clock,
             sealer=sealer,
+            reader=LogReader(owner, on_damaged=self.seal_again),
             bytes_per_second=limits.bytes_per_second,
             counts=self.counts,
             events=events,

@@ -13,9 +13,12 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Final
 
+import msgspec
+
 from tidelog.broker.directory.owner.owner import DirectoryOwner
 from tidelog.broker.housekeeping.core.background import CompactDue, ScrubDue, SealDue
 from tidelog.broker.log.compaction import contract as compacting
+from tidelog.broker.log.compaction.contract import CompactArguments
 from tidelog.broker.log.jobs import scrub as scrubbing
 from tidelog.broker.log.jobs import seal as sealing
 from tidelog.broker.log.leader_epochs import EpochStart
@@ -27,8 +30,10 @@ from tidelog.broker.log.names import (
     directory_name,
     parse_segment_name,
 )
+from tidelog.broker.log.reading.reader import LogReader
 from tidelog.broker.log.state.log import NO_GAPS, PartitionLog
 from tidelog.broker.log.state.segments import Segment
+from tidelog.broker.log.transactions.aborted import encode_aborted
 from tidelog.broker.shared.events import Counts, EventLog
 from tidelog.ports import Clock, Disk, Worker
 from tidelog.wire.errors import ErrorCode, TidelogError
@@ -50,6 +55,7 @@ class Jobs:
         clock: Clock,
         *,
         sealer: Worker,
+        reader: LogReader,
         bytes_per_second: int,
         counts: Counts,
         events: EventLog,
@@ -58,6 +64,7 @@ class Jobs:
         self._disk = disk
         self._worker = worker
         self._sealer = sealer
+        self._reader = reader
         self._clock = clock
         self._bytes_per_second = bytes_per_second
         self._counts = counts
@@ -107,7 +114,7 @@ class Jobs:
         with ExitStack() as pins:
             self._pin(pins, segments)
             try:
-                arguments = compacting.encode_arguments(due.arguments)
+                arguments = compacting.encode_arguments(await self._with_aborted(log, due))
                 data = await self._run(compacting.COMPACT_JOB, arguments)
                 result = compacting.decode_result(data)
                 unfinished = dict.fromkeys(_unfinished_paths(result))
@@ -118,6 +125,13 @@ class Jobs:
         self._counts.compaction_bytes_read += result.bytes_read
         self._counts.compaction_bytes_written += result.bytes_written
         return result
+
+    async def _with_aborted(self, log: PartitionLog, due: CompactDue) -> CompactArguments:
+        """What is told of the aborted transactions lies in segments behind as well."""
+        segments = due.arguments.segments
+        begin_offset, end_offset = segments[0].base_offset, segments[-1].next_offset
+        aborted = await self._reader.aborted_between(log, begin_offset, end_offset)
+        return msgspec.structs.replace(due.arguments, aborted=encode_aborted(aborted))
 
     async def scrub(self, log: PartitionLog, due: ScrubDue) -> scrubbing.Scrubbed:
         """Hold a segment against its digests."""

@@ -9,6 +9,8 @@ import os
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tidelog.broker.log.leader_epochs import EpochStart
     from tidelog.broker.log.opening.clean_checkpoint import CleanLog, CleanSegment
     from tidelog.broker.log.producer_state import Producer, ProducerState
@@ -100,9 +102,29 @@ def sidecar_json(data: bytes) -> Told:
         "kind": SIDECAR,
         **_summary_json(summary),
         "producers": _producers_json(ProducerState.decode(parts[PRODUCERS])),
+        **_transactions_json(parts),
         "index": entries,
         "digests": [f"{digest:08x}" for digest in digests],
     }
+
+
+def _transactions_json(parts: "Mapping[str, bytes]") -> Told:
+    """Nothing of a segment that has to do with none."""
+    from tidelog.broker.log.sidecar.codec import TRANSACTIONS
+    from tidelog.broker.log.transactions.of_segment import SegmentTransactions
+
+    if TRANSACTIONS not in parts:
+        return {}
+    told = SegmentTransactions.decode(parts[TRANSACTIONS], where="the section of transactions")
+    aborted = [
+        {
+            "producer_id": each.producer_id,
+            "first_offset": each.first_offset,
+            "marker_offset": each.marker_offset,
+        }
+        for each in told.aborted.entries()
+    ]
+    return {"first_open_offset": told.first_open_offset, "aborted": aborted}
 
 
 def _summary_json(summary: "Summary") -> Told:
@@ -225,6 +247,7 @@ def _producer_json(producer: "Producer") -> Told:
         "epoch": producer.epoch,
         "last_timestamp": producer.last_timestamp,
         "transaction_start": producer.transaction_start,
+        "coordinator_epoch": producer.coordinator_epoch,
         "batches": [
             {
                 "base_sequence": each.base_sequence,
@@ -238,7 +261,9 @@ def _producer_json(producer: "Producer") -> Told:
 
 
 def _sidecar_lines(told: Told, *, with_entries: bool) -> list[str]:
-    lists = ("leader_epochs", "replaces", "sections", "index", "digests")
+    lists = ["leader_epochs", "replaces", "sections", "index", "digests"]
+    if "aborted" in told:
+        lists.append("aborted")
     lines = [
         f"{name}: {value}"
         for name, value in told.items()

@@ -197,29 +197,6 @@ def test_where_leader_epochs_begin_is_told_by_headers_that_stay() -> None:
     assert shown(log.records())[-1] == "6 a=6"
 
 
-def test_transactional_records_supersede_nothing_and_markers_stay() -> None:
-    log = CompactedLog()
-    log.seal(
-        [
-            batch([keyed("a", "1"), keyed("b", "1")], 0),
-            batch([keyed("a", None)], 2, producer_id=5, base_sequence=0, is_transactional=True),
-            batch(
-                [(1, b"\0\0\0\0", b"\0" * 6, ())],
-                3,
-                producer_id=5,
-                is_transactional=True,
-                is_control=True,
-            ),
-            batch([keyed("b", "2")], 4),
-        ]
-    )
-    log.compact(now_ms=10_000)
-    log.seal([batch([keyed("c", "1")], 5)])
-    log.compact(now_ms=10**9)
-    assert shown(log.records()) == ["0 a=1", "2 a=-", "4 b=2", "5 c=1"]
-    assert [header.is_control for header, _ in log.batches()] == [False, False, True, False, False]
-
-
 def test_append_time_stays_the_time_of_all_records() -> None:
     data = bytearray(batch([keyed("a", None, 5), keyed("b", "1", 6), keyed("b", "2", 7)], 0))
     stamp_append_time(data, 0, 8_000)

@@ -1,5 +1,6 @@
 """What holds of a data directory's core after every step."""
 
+from collections.abc import Iterable
 from itertools import pairwise
 
 from tidelog.broker.directory.core.commit import answered_offset
@@ -82,6 +83,46 @@ def check_log(log: PartitionLog) -> None:
             assert batch.base_offset + batch.last_offset_delta < log.log_end_offset, (
                 f"{log.key}: producer {producer.producer_id} wrote beyond the end"
             )
+    _check_transactions(log)
+
+
+class StableOffsets:
+    """What readers of committed records have been told of how far they may go, log by log."""
+
+    def __init__(self) -> None:
+        self._told: dict[PartitionKey, tuple[PartitionLog, int, int]] = {}
+
+    def check(self, logs: Iterable[PartitionLog]) -> None:
+        """Holds the logs against what they told before: a reader does not go back, unless the tail
+        of its log was cut off."""
+        for log in logs:
+            if log.failure is not None:
+                continue
+            offset = log.last_stable_offset
+            before = self._told.get(log.key)
+            self._told[log.key] = (log, log.cut_count, offset)
+            if before is not None and before[:2] == (log, log.cut_count) and not log.is_being_cut:
+                assert offset >= before[2], (
+                    f"{log.key}: the last stable offset fell from {before[2]} to {offset}"
+                )
+
+
+def _check_transactions(log: PartitionLog) -> None:
+    transactions = log.transactions
+    told = sorted(log.producers.open_transactions(), key=lambda each: each[1])
+    assert told == list(transactions.started), (
+        f"{log.key}: {transactions.started} are open, of the producers' state {told}"
+    )
+    stable_offset = log.last_stable_offset
+    assert log.log_start_offset <= stable_offset <= log.high_watermark, (
+        f"{log.key}: the last stable offset is {stable_offset}, committed are offsets from "
+        f"{log.log_start_offset} to {log.high_watermark}"
+    )
+    markers = [each.marker_offset for each in transactions.ended]
+    assert markers == sorted(set(markers)), f"{log.key}: transactions end at {markers}"
+    assert all(log.high_watermark <= each < log.log_end_offset for each in markers), (
+        f"{log.key}: ends at {markers} hold readers, {log.high_watermark} is committed"
+    )
 
 
 def _check_partition(state: DirectoryState, partition: Partition) -> None:

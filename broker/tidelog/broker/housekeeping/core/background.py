@@ -205,7 +205,7 @@ class Background:
             ),
             now_ms=now.wall_ms,
             may_expire=now.may_expire,
-            bound_offset=log.high_watermark,
+            bound_offset=log.last_stable_offset,
         )
 
 

@@ -2,8 +2,10 @@
 
 Owns Kafka's rules. By time a segment goes when its highest timestamp is older than retention.ms; by
 size the oldest goes as long as the log without it is still retention.bytes long. Segments go from
-the head only, whole, and only below the high watermark. The active segment never goes: if it is due
-it is rolled first, and goes with the next check.
+the head only, whole, and only below the last stable offset: a transaction that is open, or
+prepared, keeps what it has written and all behind it until it ends, or a reader could be given its
+end without its beginning. The active segment never goes: if it is due it is rolled first, and goes
+with the next check.
 
 It must never judge by the wall's present time: `now_ms` is `node_time`'s. While the node's clock is
 not one to delete by nothing goes by time, and by size as ever.
@@ -106,9 +108,9 @@ def _expired_by_size(log: PartitionLog, settings: TopicSettings, expired: int) -
 
 
 def _may_go(segment: Segment, log: PartitionLog) -> bool:
-    """Not what is uncommitted, and not an active segment that holds nothing."""
+    """Not what is uncommitted or of an open transaction, nor an active segment without records."""
     is_empty_active = not segment.is_sealed and not segment.size_bytes
-    return segment.next_offset <= log.high_watermark and not is_empty_active
+    return segment.next_offset <= log.last_stable_offset and not is_empty_active
 
 
 class ActiveSegments:

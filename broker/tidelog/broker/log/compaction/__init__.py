@@ -6,7 +6,7 @@ Theory of operation. One round of one log:
     log start                      first_dirty_offset                    cleaned_below
 
 1. The planner decides whether a round is due, and over which sealed segments below the bound that
-   the caller gives (high watermark, or last stable offset where there are transactions).
+   the caller gives (the last stable offset).
 2. The map is filled with the last offset of each key of the dirty part, until the part ends or the
    map is full: where it ends is `cleaned_below`. What did not fit is the next round's.
 3. Every segment from the log's start to there is read again and rewritten, neighbours grouped up to
@@ -30,9 +30,13 @@ A reader who is less than delete.retention.ms behind that first round sees the t
 Records without a key (stored before the topic was compacted) are dropped where the map covers them,
 as Kafka's cleaner does; they are refused at append on a compacted topic.
 
-Transactions: control batches stay. Whether a transactional batch was committed is not known here,
-so its records supersede nothing, and its tombstones never go: nothing committed is lost, at the
-price of records that stay longer than they need to.
+Transactions: a round stays below the last stable offset, so of every transaction it is known how it
+ended, and where: that is told by the aborted transactions of the segments and of those behind. Each
+batch is judged by them at its own place (`transactions`). What was committed counts as any record;
+what was aborted goes, whatever its key. A marker stays as long as a batch of its transaction does,
+be it an empty one, and from the round on that finds none until its delete horizon: whoever reads
+what was there before, or copies the log, meets the end of what it has seen the beginning of. The
+entry of an aborted transaction goes with its marker.
 
 Caveats. As with Kafka, a reader or a replica that was away for longer than delete.retention.ms and
 comes back at an offset that it knows may miss a tombstone, and keep the value that it deleted: it

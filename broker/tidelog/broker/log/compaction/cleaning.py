@@ -3,7 +3,9 @@
 Owns the rule of one batch:
 
     at or above cleaned_below   as it is: the map says nothing of it
-    control batch               as it is
+    marker                      as it is as long as a batch of its transaction is left. Then it gets
+                                a delete horizon, and goes behind it
+    an aborted batch            no record stays, whatever its key
     records cannot be read      as it is: a client sealed it so (its checksum is right), and only
                                 readers find out; it supersedes nothing
     a record stays              if it has a key, the map knows no later record of that key, and it
@@ -11,7 +13,7 @@ Owns the rule of one batch:
     its last tombstone goes     it has no horizon any more: the base timestamp is a record's again
     no record stays             dropped; but the last batch of a segment, the last one of each
                                 producer that the log knows, and the first one of each leader epoch
-                                keep their header
+                                keep their header; a marker in their place stays whole
 
 A replica knows the leader epochs by the headers that it has copied, and judges by them where logs
 part. One that was filled from a compacted log without the first header of an epoch would take what
@@ -96,19 +98,60 @@ class Cleaned(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def note_keys(offsets: OffsetMap, batch: StoredBatch) -> bool:
-    """Put a dirty batch's keys into the map; False: they do not fit."""
-    if batch.header.is_control or batch.header.is_transactional:
+    """Put a dirty batch's keys into the map; False: they do not fit. One that was aborted must not
+    come here: it supersedes nothing."""
+    if batch.header.is_control:
         return True
     opened = batch.open()
     keyed = [each for each in opened.records if each[3] is not None] if opened else []
     return offsets.note([each[3] or b"" for each in keyed], [each[0] for each in keyed])
 
 
-def clean_batch(batch: StoredBatch, rules: Rules, *, is_last: bool) -> Cleaned:
-    """Apply the rule. `is_last`: nothing follows it in the segment that is being made."""
+def clean_marker(
+    batch: StoredBatch, rules: Rules, *, is_last: bool, are_batches_gone: bool
+) -> Cleaned:
+    """Apply the rule to a marker. A horizon that it has tells that its batches were gone when an
+    earlier round gave it."""
     header = batch.header
-    if header.next_offset > rules.cleaned_below or header.is_control:
+    kept = Cleaned(data=batch.data, records_kept=header.record_count)
+    if header.next_offset > rules.cleaned_below or not rules.may_expire:
+        return kept
+    is_needed = is_last or header.base_offset in rules.needed_base_offsets
+    if not header.has_delete_horizon:
+        # One that is needed gets none, or its segment would be looked at for it again and again.
+        is_dying = are_batches_gone and not is_needed
+        return _with_horizon(batch, rules.horizon_ms) if is_dying else kept
+    if header.base_timestamp > rules.now_ms:
+        return kept
+    return _with_horizon(batch, None) if is_needed else Cleaned(data=b"", records_kept=0)
+
+
+def _with_horizon(batch: StoredBatch, horizon_ms: int | None) -> Cleaned:
+    """A marker with this horizon, or with none."""
+    opened = batch.open()
+    assert opened is not None, "a segment with a marker that is none is damaged"
+    data = _rewritten(
+        opened,
+        (True,),
+        opened.records,
+        base_timestamp=opened.records[0][1] if horizon_ms is None else horizon_ms,
+        has_horizon=horizon_ms is not None,
+    )
+    assert data is not None, f"a marker of {len(batch.data)} bytes is not too large"
+    return Cleaned(data=data, records_kept=batch.header.record_count)
+
+
+def clean_batch(
+    batch: StoredBatch, rules: Rules, *, is_last: bool, is_aborted: bool = False
+) -> Cleaned:
+    """Apply the rule to a batch of records. `is_last`: nothing follows it in the segment that is
+    being made."""
+    header = batch.header
+    if header.next_offset > rules.cleaned_below:
         return Cleaned(data=batch.data, records_kept=header.record_count)
+    if is_aborted:
+        is_needed = is_last or header.base_offset in rules.needed_base_offsets
+        return Cleaned(data=_emptied(batch) if is_needed else b"", records_kept=0)
     opened = batch.open()
     if opened is None:
         return Cleaned(data=batch.data, records_kept=header.record_count, is_unreadable=True)
@@ -121,9 +164,9 @@ def clean_batch(batch: StoredBatch, rules: Rules, *, is_last: bool) -> Cleaned:
 
 def _kept(header: BatchHeader, records: Sequence[DecodedRecord], rules: Rules) -> list[bool]:
     """For each record whether it stays."""
-    # The base timestamp is the horizon. A transactional tombstone superseded nothing, and stays.
+    # The base timestamp is the horizon.
     is_past = header.has_delete_horizon and header.base_timestamp <= rules.now_ms
-    is_dead = rules.may_expire and is_past and not header.is_transactional
+    is_dead = rules.may_expire and is_past
     # A record without key gets the latest offset of the empty key, and goes for having none.
     latest = rules.offsets.latest([record[3] or b"" for record in records])
     return [
@@ -136,7 +179,7 @@ def _with_records(opened: OpenBatch, kept: Sequence[bool], rules: Rules) -> Clea
     header = opened.stored.header
     left = list(compress(opened.records, kept))
     has_tombstone = any(record[4] is None for record in left)
-    is_new = has_tombstone and not header.has_delete_horizon and not header.is_transactional
+    is_new = has_tombstone and not header.has_delete_horizon
     # A horizon that a wrong clock gives is looked at by a right one later: a later round gives it.
     if is_new and rules.may_expire:
         data = _rewritten(opened, kept, left, base_timestamp=rules.horizon_ms, has_horizon=True)

@@ -32,6 +32,11 @@ class CompactArguments(msgspec.Struct, frozen=True, kw_only=True):
     """Keys of the records from here on go into the map; below, they were compared already."""
     now_ms: int
     delete_retention_ms: int
+    is_from_start: bool = True
+    """The first segment is the log's first one."""
+    aborted: bytes = b""
+    """The aborted transactions that the segments hold batches of, as `encode_aborted` has them:
+    their markers may lie behind."""
     may_expire: bool = True
     """False: the node's clock may be wrong. Tombstones stay, and get no horizon from it."""
     segment_bytes: int

@@ -122,7 +122,8 @@ def _is_overdue(dirty: Sequence[Summary], settings: CompactionSettings, now_ms: 
 def _plan_of_dead_tombstones(
     cleanable: Sequence[Summary], first_dirty: int, settings: CompactionSettings, now_ms: int
 ) -> CompactionPlan | None:
-    """One clean segment whose tombstones may go, where no round comes by for new records.
+    """One clean segment whose tombstones or markers may go, where no round comes by for new
+    records.
 
     It waits delete.retention.ms beyond the horizon, so that a segment is rewritten for tombstones
     alone at most once in that time.
@@ -132,7 +133,9 @@ def _plan_of_dead_tombstones(
             break
         horizon_ms = segment.tombstone_horizon_ms
         if horizon_ms != NEVER_MS and horizon_ms + settings.delete_retention_ms < now_ms:
-            arguments = _arguments((segment,), segment.next_offset, settings, now_ms, True)
+            arguments = _arguments(
+                (segment,), segment.next_offset, settings, now_ms, True, segment is cleanable[0]
+            )
             return CompactionPlan(arguments=arguments, dirty_ratio=_CLEAN)
     return None
 
@@ -143,12 +146,14 @@ def _arguments(
     settings: CompactionSettings,
     now_ms: int,
     may_expire: bool,
+    is_from_start: bool = True,
 ) -> CompactArguments:
     return CompactArguments(
         segments=segments,
         first_dirty_offset=first_dirty,
         now_ms=now_ms,
         may_expire=may_expire,
+        is_from_start=is_from_start,
         delete_retention_ms=settings.delete_retention_ms,
         segment_bytes=settings.segment_bytes,
         map_bytes_max=settings.map_bytes_max,

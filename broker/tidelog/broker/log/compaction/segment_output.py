@@ -73,7 +73,7 @@ class SegmentWriter:
         yield from self._append(self._log_path, data)
 
     def finish(
-        self, producers: ProducerState, transactions: SegmentTransactions | None
+        self, producers: ProducerState, transactions: SegmentTransactions | None = None
     ) -> Generator[int, None, Replacement]:
         """Flush the segment, then its sidecar; `producers`: those behind the last replaced,
         `transactions`: what all that are replaced tell of them."""

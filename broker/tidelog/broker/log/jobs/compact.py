@@ -14,6 +14,7 @@ from tidelog.broker.log.compaction.cleaning import (
     Rules,
     StoredBatch,
     clean_batch,
+    clean_marker,
     note_keys,
 )
 from tidelog.broker.log.compaction.contract import (
@@ -27,10 +28,12 @@ from tidelog.broker.log.compaction.grouping import group_segments
 from tidelog.broker.log.compaction.offset_map import OffsetMap
 from tidelog.broker.log.compaction.segment_input import read_batches
 from tidelog.broker.log.compaction.segment_output import SegmentWriter
+from tidelog.broker.log.compaction.transactions import RoundTransactions
 from tidelog.broker.log.names import SegmentKey
 from tidelog.broker.log.producer_state import ProducerState
 from tidelog.broker.log.sidecar.contents import Summary
 from tidelog.broker.log.sidecar.files import read_producers, read_transactions
+from tidelog.broker.log.transactions.aborted import AbortedIndex
 from tidelog.broker.log.transactions.of_segment import SegmentTransactions, joined
 from tidelog.ports.worker import JobFiles
 from tidelog.wire.errors import ErrorCode, TidelogError
@@ -75,6 +78,11 @@ class _Round:
         self._files = files
         self._asked = asked
         self._offsets = OffsetMap(asked.map_bytes_max)
+        self._transactions = RoundTransactions(
+            AbortedIndex.decode(asked.aborted, where="what a round was told of transactions"),
+            is_from_start=asked.is_from_start,
+        )
+        self._dropped_markers: set[int] = set()
         self._cleaned_below = asked.first_dirty_offset
         self._is_map_full = False
         self._figures = _Figures()
@@ -118,7 +126,8 @@ class _Round:
     def _note(self, batch: StoredBatch) -> bool:
         if batch.header.base_offset < self._asked.first_dirty_offset:
             return True
-        if not note_keys(self._offsets, batch):
+        is_aborted = self._transactions.is_aborted(batch.header)
+        if not is_aborted and not note_keys(self._offsets, batch):
             return False
         self._cleaned_below = batch.header.next_offset
         return True
@@ -148,7 +157,7 @@ class _Round:
                 raise
             raise _SidecarDamaged(summary.key, error.happened) from None
 
-    def _transactions(
+    def _told_of_transactions(
         self, group: tuple[Summary, ...]
     ) -> Generator[int, None, SegmentTransactions | None]:
         """Of all that the group holds, as their sidecars tell."""
@@ -167,7 +176,7 @@ class _Round:
         self, group: tuple[Summary, ...], rules: Rules
     ) -> Generator[int, None, Replacement]:
         producers = yield from self._producers(group[-1])
-        transactions = yield from self._transactions(group)
+        transactions = yield from self._told_of_transactions(group)
         writer = SegmentWriter(
             self._files, group, cleaned_below=self._cleaned_below, created=self._created
         )
@@ -178,6 +187,8 @@ class _Round:
                 for batch in piece.batches:
                     self._clean(batch, rules, writer, end_offset)
                 yield from writer.drain()
+        if transactions is not None:
+            transactions.forget(self._dropped_markers)
         replacement = yield from writer.finish(producers, transactions)
         self._figures.bytes_written += writer.bytes_written
         return replacement
@@ -185,8 +196,19 @@ class _Round:
     def _clean(
         self, batch: StoredBatch, rules: Rules, writer: SegmentWriter, end_offset: int
     ) -> None:
-        cleaned = clean_batch(batch, rules, is_last=batch.header.next_offset == end_offset)
-        self._figures.records_read += batch.header.record_count
+        header, transactions = batch.header, self._transactions
+        is_last = header.next_offset == end_offset
+        if header.is_control:
+            are_gone = transactions.end(header)
+            cleaned = clean_marker(batch, rules, is_last=is_last, are_batches_gone=are_gone)
+            if not cleaned.data:
+                self._dropped_markers.add(header.base_offset)
+        else:
+            is_aborted = transactions.is_aborted(header)
+            cleaned = clean_batch(batch, rules, is_last=is_last, is_aborted=is_aborted)
+            if cleaned.data:
+                transactions.keep(header)
+        self._figures.records_read += header.record_count
         self._figures.records_kept += cleaned.records_kept
         self._figures.batches_unreadable += cleaned.is_unreadable
         if cleaned.data:

@@ -8,7 +8,7 @@ reads, without making an object of each entry.
 """
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from itertools import pairwise
 from typing import Final
 
@@ -84,6 +84,18 @@ class AbortedIndex:
                 high = middle
         found = _ENTRY.iter_unpack(memoryview(self._data)[low * ENTRY_BYTES :])
         return [AbortedTransaction(*entry) for entry in found if entry[1] < end_offset]
+
+    def entries(self) -> list[AbortedTransaction]:
+        """All of them, in the order of their markers."""
+        return [AbortedTransaction(*entry) for entry in _ENTRY.iter_unpack(self._data)]
+
+    def without(self, marker_offsets: Set[int]) -> "AbortedIndex":
+        """Another one, without those whose markers are gone."""
+        return AbortedIndex(
+            encode_aborted(
+                each for each in self.entries() if each.marker_offset not in marker_offsets
+            )
+        )
 
     def cut(self, end_offset: int) -> None:
         """The segment ends at the offset now: markers at or above it are gone."""

@@ -9,6 +9,7 @@ segment holds: readers would take what was aborted for committed.
 """
 
 import struct
+from collections.abc import Set
 from typing import Final
 
 from tidelog.broker.log.transactions.aborted import AbortedIndex, AbortedTransaction
@@ -41,6 +42,10 @@ class SegmentTransactions:
     def seal(self, first_open_offset: int) -> None:
         """The segment grows no more; this is open behind it."""
         self.first_open_offset = first_open_offset
+
+    def forget(self, marker_offsets: Set[int]) -> None:
+        """These markers are there no more, and no batch that they ended."""
+        self.aborted = self.aborted.without(marker_offsets)
 
     def encode(self) -> bytes:
         """The section's bytes."""
