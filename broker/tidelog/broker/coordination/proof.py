@@ -13,8 +13,11 @@ appends a record that means nothing, and answers what came before it once it is 
 
 Nobody else led when the append began, so what the core says was true at that moment at least. What
 is left is as in Kafka: a leader that moves while both are in contact answers lookups until it has
-the image that says so. Owns the records that mean nothing, of which one is under way at a time. It
-must never let an append that began earlier speak for a request that came later.
+the image that says so. Where even that may not be, an answer waits for an append as well: what a
+coordinator of transactions refuses for good.
+
+Owns the records that mean nothing, of which one is under way at a time. It must never let an append
+that began earlier speak for a request that came later.
 """
 
 import asyncio
@@ -48,8 +51,8 @@ class LeadershipProof:
         """Of the one that ended last; None: it was committed in the leader epoch."""
         self._has_ended = asyncio.Event()
 
-    async def wait(self) -> None:
-        """Until an append that began after this call is committed."""
+    async def wait(self, reason: str) -> None:
+        """Until an append that began after this call is committed; `reason`: why it is asked."""
         own = self._begun + 1
         try:
             async with asyncio.timeout(PROOF_MS / 1000):
@@ -58,11 +61,13 @@ class LeadershipProof:
                         self._begin()
                     await self._has_ended.wait()
         except TimeoutError:
-            raise self._not_shown(f"an append was not committed within {PROOF_MS} ms") from None
+            raise self._not_shown(
+                reason, f"an append was not committed within {PROOF_MS} ms"
+            ) from None
         except TidelogError as error:
-            raise self._not_shown(f"{error.happened} ({error.code.name})") from None
+            raise self._not_shown(reason, f"{error.happened} ({error.code.name})") from None
         if self._failure is not None:
-            raise self._not_shown(f"{self._failure.happened} ({self._failure.code.name})")
+            raise self._not_shown(reason, f"{self._failure.happened} ({self._failure.code.name})")
 
     def _begin(self) -> None:
         appended = self._log.append([(self._meaningless, None)], self._wall_ms())
@@ -81,11 +86,10 @@ class LeadershipProof:
         self._ended, self._failure = self._begun, failure
         self._has_ended.set()
 
-    def _not_shown(self, happened: str) -> TidelogError:
+    def _not_shown(self, reason: str, happened: str) -> TidelogError:
         return TidelogError(
             ErrorCode.COORDINATOR_NOT_AVAILABLE,
-            tried=f"show that this broker still leads the partition of the {self._noun}, having "
-            "heard from no controller",
+            tried=f"show that this broker still leads the partition of the {self._noun}, {reason}",
             happened=happened,
             hint=f"Look the {self._noun}'s coordinator up at another broker.",
         )

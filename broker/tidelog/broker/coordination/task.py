@@ -212,7 +212,7 @@ class PartitionCoordinator(ABC, Generic[CoreT, ToldT, ResponseT]):
         if not self._is_in_contact() and self._proof is not None:
             self._proving += 1
             try:
-                await self._proof.wait()
+                await self._proof.wait("having heard from no controller")
             finally:
                 self._proving -= 1
             self._check_asked()

@@ -23,9 +23,9 @@ def test_an_append_speaks_for_those_only_who_asked_before_it_began() -> None:
     async def work() -> None:
         log = HandLog()
         proof = proof_of(log)
-        first = asyncio.ensure_future(proof.wait())
+        first = asyncio.ensure_future(proof.wait("asked by a test"))
         await turns()
-        late = [asyncio.ensure_future(proof.wait()) for _ in range(3)]
+        late = [asyncio.ensure_future(proof.wait("asked by a test")) for _ in range(3)]
         await turns()
         assert log.appends == [[MEANINGLESS]]
         await log.end(0)
@@ -40,7 +40,7 @@ def test_an_append_speaks_for_those_only_who_asked_before_it_began() -> None:
 def test_what_is_committed_in_another_epoch_shows_nothing() -> None:
     async def work() -> None:
         log = HandLog()
-        asked = asyncio.ensure_future(proof_of(log).wait())
+        asked = asyncio.ensure_future(proof_of(log).wait("asked by a test"))
         await turns()
         await log.end(0, leader_epoch=2)
         with pytest.raises(TidelogError) as caught:

@@ -28,6 +28,7 @@ from tidelog.broker.transactions.state.messages import PrepareTransaction
 from tidelog.broker.transactions.state.states import EPOCH_MAX, Decision, TransactionState
 from tidelog.chaos.sim.ports.clock import WALL_START_MS
 from tidelog.wire.errors import ErrorCode, TidelogError
+from tidelog.wire.ids import LeaderEpoch
 
 LAST = identity(7, EPOCH_MAX)
 
@@ -175,6 +176,47 @@ def test_who_is_no_coordinator_says_so_before_anything_is_waited_for() -> None:
         with pytest.raises(TidelogError) as caught:
             asked.send(None)
         assert caught.value.code is ErrorCode.NOT_COORDINATOR
+
+    with_glue(work)
+
+
+def test_who_was_replaced_and_has_not_heard_of_it_fences_nobody() -> None:
+    """What was never appended proves nothing: the next coordinator may have given the identity."""
+
+    async def work(glue: Glue) -> None:
+        by = (await glue.ask(init(), InitAnswer)).identity
+        newer = identity(by.producer_id, by.producer_epoch + 1)
+        glue.shelf.is_auto = False
+        for request in (commit(newer), commit(by, "other"), decide(newer, Decision.COMMIT, "u")):
+            asked = asyncio.ensure_future(glue.code(request))
+            await turns()
+            assert not asked.done()
+            await glue.shelf.lose()
+            assert await asked is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert glue.meter.transaction_fences == 0
+        # One append speaks for all who were refused before it began.
+        zombies = [asyncio.ensure_future(glue.code(commit(newer))) for _ in range(3)]
+        await turns()
+        assert len(glue.shelf.under_way) == 1
+        await glue.shelf.commit()
+        await glue.shelf.commit()
+        assert {await each for each in zombies} == {ErrorCode.FENCED_PRODUCER_EPOCH}
+
+    with_glue(work)
+
+
+def test_a_later_leadership_does_not_vouch_for_an_earlier_refusal() -> None:
+    async def work(glue: Glue) -> None:
+        by = (await glue.ask(init(), InitAnswer)).identity
+        newer = identity(by.producer_id, by.producer_epoch + 1)
+        glue.shelf.is_auto = False
+        asked = asyncio.ensure_future(glue.code(commit(newer)))
+        await turns()
+        glue.it.lead(LeaderEpoch(3))
+        await turns()
+        await glue.shelf.lose()
+        glue.shelf.is_auto = True
+        assert await asked is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
     with_glue(work)
 

@@ -11,6 +11,7 @@ from typing import Final, assert_never
 
 import msgspec
 
+from tidelog.broker.coordination.proof import LeadershipProof
 from tidelog.broker.coordination.task import PartitionCoordinator, Surroundings
 from tidelog.broker.shared.errors import fresh
 from tidelog.broker.transactions.coordinator.id_blocks import ProducerIdBlocks
@@ -106,9 +107,17 @@ class TransactionCoordinator(PartitionCoordinator[TransactionCoordinatorCore, _T
         return counts
 
     async def ask(self, request: AnyRequest) -> Response:
-        """Submit a request and wait for its answer."""
+        """Submit a request and wait for its answer.
+
+        A refusal that is final waits until it is shown that this broker still led when it was
+        made. A coordinator that was replaced a moment ago and has not heard of it knows nothing of
+        what the next one has given out, and would tell the holder of it that it is a zombie.
+        """
+        proofs: list[LeadershipProof | None] = []
 
         def asked(request_id: int) -> AnyRequest:
+            # Of the core that will answer: a later one can vouch for its own answers only.
+            proofs.append(self._proof)
             return msgspec.structs.replace(
                 request,
                 request_id=request_id,
@@ -119,6 +128,10 @@ class TransactionCoordinator(PartitionCoordinator[TransactionCoordinatorCore, _T
         try:
             return await self._submit(asked)
         except TidelogError as error:
+            if not error.retriable and error.code is not ErrorCode.INVALID_ARGUMENT:
+                for proof in proofs:
+                    assert proof is not None, "a core that is told something is loaded"
+                    await proof.wait("before it refuses for good")
             if error.code is ErrorCode.FENCED_PRODUCER_EPOCH:
                 self._meter.transaction_fences += 1
             raise
