@@ -15,6 +15,7 @@ from tidelog.cli.group.targets import Bounds, Target, duration_ms, step
 from tidelog.cli.main import main
 from tidelog.cli.show.errors import BadInput
 from tidelog.client import TopicPartition
+from tidelog.v1 import group_admin_pb2
 
 ORDERS_0 = TopicPartition("orders", 0)
 
@@ -119,6 +120,33 @@ def test_a_group_is_described(server: GroupServer, desk: Desk) -> None:
     assert shown["lag"] == 10
     assert shown["partitions"][0]["committed_offset"] == 90
     assert shown["members"] == []
+
+
+def test_what_a_transaction_holds_of_a_group_is_described(server: GroupServer, desk: Desk) -> None:
+    server.undecided["reports", (server.topics["orders"], 1)] = group_admin_pb2.UndecidedOffset(
+        transactional_id="pay",
+        producer_id=7,
+        producer_epoch=3,
+        offset=60,
+        since_ms=1_700_000_000_000,
+    )
+    _, _, _, _, _, *lines = desk.ok("describe", "reports")
+    assert lines[:2] == [
+        "  Topic   Partition  Sent  Transaction  Producer  Since",
+        "  orders          1    60  pay          7@3       2023-11-14 22:13:20 UTC",
+    ]
+    (shown,) = desk.json("describe", "reports")
+    assert [each["undecided"] for each in shown["partitions"]] == [
+        None,
+        {
+            "transactional_id": "pay",
+            "producer_id": 7,
+            "producer_epoch": 3,
+            "offset": 60,
+            "since_ms": 1_700_000_000_000,
+        },
+        None,
+    ]
 
 
 def test_a_misspelt_group_is_told_with_the_right_name(server: GroupServer, desk: Desk) -> None:

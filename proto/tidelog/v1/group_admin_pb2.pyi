@@ -350,6 +350,7 @@ class GroupPartition(_message.Message):
     MEMBER_ID_FIELD_NUMBER: _builtins.int
     COMMIT_TIME_MS_FIELD_NUMBER: _builtins.int
     METADATA_FIELD_NUMBER: _builtins.int
+    UNDECIDED_FIELD_NUMBER: _builtins.int
     topic_name: _builtins.str
     """The topic's name; empty: the topic was deleted."""
     topic_id: _builtins.bytes
@@ -370,6 +371,10 @@ class GroupPartition(_message.Message):
     """When the offset was committed, in milliseconds since 1970; -1: nothing was."""
     metadata: _builtins.str
     """As it was committed."""
+    @_builtins.property
+    def undecided(self) -> Global___UndecidedOffset:
+        """Unset: no transaction in progress has sent an offset for this partition."""
+
     def __init__(
         self,
         *,
@@ -383,14 +388,55 @@ class GroupPartition(_message.Message):
         member_id: _builtins.str = ...,
         commit_time_ms: _builtins.int = ...,
         metadata: _builtins.str = ...,
+        undecided: Global___UndecidedOffset | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["undecided", b"undecided"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["commit_time_ms", b"commit_time_ms", "committed_offset", b"committed_offset", "high_watermark", b"high_watermark", "lag", b"lag", "log_start_offset", b"log_start_offset", "member_id", b"member_id", "metadata", b"metadata", "partition", b"partition", "topic_id", b"topic_id", "topic_name", b"topic_name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["commit_time_ms", b"commit_time_ms", "committed_offset", b"committed_offset", "high_watermark", b"high_watermark", "lag", b"lag", "log_start_offset", b"log_start_offset", "member_id", b"member_id", "metadata", b"metadata", "partition", b"partition", "topic_id", b"topic_id", "topic_name", b"topic_name", "undecided", b"undecided"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GroupPartition: _TypeAlias = GroupPartition  # noqa: Y015
+
+@_typing.final
+class UndecidedOffset(_message.Message):
+    """An offset that counts once its transaction is committed. Whoever goes on from the partition's
+    committed offset waits for that; of several transactions the first.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TRANSACTIONAL_ID_FIELD_NUMBER: _builtins.int
+    PRODUCER_ID_FIELD_NUMBER: _builtins.int
+    PRODUCER_EPOCH_FIELD_NUMBER: _builtins.int
+    OFFSET_FIELD_NUMBER: _builtins.int
+    SINCE_MS_FIELD_NUMBER: _builtins.int
+    transactional_id: _builtins.str
+    """Whose transaction."""
+    producer_id: _builtins.int
+    """Its producer id."""
+    producer_epoch: _builtins.int
+    """The epoch of the transaction."""
+    offset: _builtins.int
+    """The offset that was sent."""
+    since_ms: _builtins.int
+    """When the transaction sent its first offset for the group, in milliseconds since 1970."""
+    def __init__(
+        self,
+        *,
+        transactional_id: _builtins.str = ...,
+        producer_id: _builtins.int = ...,
+        producer_epoch: _builtins.int = ...,
+        offset: _builtins.int = ...,
+        since_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["offset", b"offset", "producer_epoch", b"producer_epoch", "producer_id", b"producer_id", "since_ms", b"since_ms", "transactional_id", b"transactional_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UndecidedOffset: _TypeAlias = UndecidedOffset  # noqa: Y015
 
 @_typing.final
 class AlterGroupOffsetsRequest(_message.Message):

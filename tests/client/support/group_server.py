@@ -27,6 +27,7 @@ class GroupServer(ContractServer):
     def __init__(self) -> None:
         super().__init__()
         self.offsets: dict[str, dict[Key, int]] = {}
+        self.undecided: dict[tuple[str, Key], group_admin_pb2.UndecidedOffset] = {}
         self.members: dict[str, Members] = {}
         self.missing_coordinators = 0
         self.lists_before_all = 0
@@ -137,6 +138,7 @@ class GroupServer(ContractServer):
                     lag=self.logs[key].end_offset - offsets[key] if key in offsets else -1,
                     member_id=owners.get(key, ""),
                     commit_time_ms=7 if key in offsets else -1,
+                    undecided=self.undecided.get((name, key)),
                 )
                 for key in keys
             ],

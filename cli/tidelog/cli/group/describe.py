@@ -9,6 +9,7 @@ from tidelog.cli.frame.patience import answer_timeout_ms
 from tidelog.cli.group.arguments import DELETED, check_known
 from tidelog.cli.show.errors import EXIT_OK
 from tidelog.cli.show.table import known, table
+from tidelog.cli.txn.arguments import moment
 
 if TYPE_CHECKING:
     from tidelog.client import AdminClient, TopicPartition
@@ -18,8 +19,9 @@ COMMAND: Final = "tidelog group describe"
 DESCRIPTION: Final = (
     "Describe consumer groups: state and coordinator; then each partition with the offset where "
     "the group goes on (Committed), where the log begins (Start) and ends (End), how many records "
-    "are not read yet (Lag), and who owns it; then each member with what it subscribes to and "
-    "what it owns. `-`: nothing was committed, nobody owns it, or it is not known at the moment."
+    "are not read yet (Lag), and who owns it; then offsets that transactions in progress have "
+    "sent, for which readers wait; then each member with what it subscribes to and what it owns. "
+    "`-`: nothing was committed, nobody owns it, or it is not known at the moment."
 )
 EXAMPLES: Final = (
     (f"{COMMAND} billing", "one group"),
@@ -28,6 +30,7 @@ EXAMPLES: Final = (
 )
 _HEAD: Final = ("Topic", "Partition", "Committed", "Start", "End", "Lag", "Member")
 _RIGHT: Final = "Partition Committed Start End Lag"
+_HELD_HEAD: Final = ("Topic", "Partition", "Sent", "Transaction", "Producer", "Since")
 _MEMBER_HEAD: Final = (
     "Member",
     "Instance",
@@ -50,8 +53,10 @@ def configure(parser: Parser) -> None:
         parser,
         "a list of {group, state, type, coordinator, assignor, group_epoch, assignment_epoch, lag, "
         "partitions: [{topic, topic_id, partition, committed_offset, log_start_offset, "
-        "high_watermark, lag, member_id, commit_time_ms, metadata}], members: [{member_id, "
-        "group_instance_id, client_id, address, member_epoch, topics, topic_pattern, assigned: "
+        "high_watermark, lag, member_id, commit_time_ms, metadata, undecided: null or "
+        "{transactional_id, producer_id, producer_epoch, offset, since_ms}}], members: [{"
+        "member_id, group_instance_id, client_id, address, member_epoch, topics, topic_pattern, "
+        "assigned: "
         "[{topic, partition}], target: [{topic, partition}], silence_ms}]}; -1: not known, or "
         "nothing; topic empty: it was deleted",
     )
@@ -111,6 +116,11 @@ def as_text(group: "GroupDescription") -> str:
         parts.append(_indented(table(_HEAD, rows, right=_RIGHT)))
     else:
         parts.append("  no partitions")
+    held = [each for each in group.partitions if each.undecided is not None]
+    if held:
+        parts.append(
+            _indented(table(_HELD_HEAD, [_held_row(each) for each in held], right="Partition Sent"))
+        )
     if group.members:
         rows = [_member_row(each) for each in group.members]
         parts.append(_indented(table(_MEMBER_HEAD, rows, right="Epoch")))
@@ -128,6 +138,20 @@ def _row(each: "GroupPartition") -> tuple[object, ...]:
         known(each.high_watermark),
         known(each.lag),
         each.member_id or "-",
+    )
+
+
+def _held_row(each: "GroupPartition") -> tuple[object, ...]:
+    """What a reader of the partition would have to wait for."""
+    held = each.undecided
+    assert held is not None, "only what a transaction holds is told of"
+    return (
+        each.topic or DELETED,
+        each.partition,
+        held.offset,
+        held.transactional_id,
+        f"{held.producer_id}@{held.producer_epoch}",
+        moment(held.since_ms),
     )
 
 
@@ -194,10 +218,24 @@ def as_json(group: "GroupDescription") -> dict[str, object]:
                 "member_id": each.member_id,
                 "commit_time_ms": each.commit_time_ms,
                 "metadata": each.metadata,
+                "undecided": _undecided_json(each),
             }
             for each in group.partitions
         ],
         "members": [_member_json(each) for each in group.members],
+    }
+
+
+def _undecided_json(partition: "GroupPartition") -> dict[str, object] | None:
+    held = partition.undecided
+    if held is None:
+        return None
+    return {
+        "transactional_id": held.transactional_id,
+        "producer_id": held.producer_id,
+        "producer_epoch": held.producer_epoch,
+        "offset": held.offset,
+        "since_ms": held.since_ms,
     }
 
 

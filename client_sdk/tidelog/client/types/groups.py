@@ -107,6 +107,17 @@ class MemberDescription(msgspec.Struct, frozen=True, kw_only=True):
     """How long ago it was heard of."""
 
 
+class UndecidedOffset(msgspec.Struct, frozen=True, kw_only=True):
+    """An offset that counts once its transaction is committed: readers wait for that."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    offset: int
+    since_ms: int
+    """When the transaction sent its first offset for the group, in milliseconds since 1970."""
+
+
 class GroupPartition(msgspec.Struct, frozen=True, kw_only=True):
     """How far a group has read one partition; -1 stands for what is not known."""
 
@@ -124,6 +135,8 @@ class GroupPartition(msgspec.Struct, frozen=True, kw_only=True):
     """The owner; empty: nobody."""
     commit_time_ms: int
     metadata: str
+    undecided: UndecidedOffset | None = None
+    """None: no transaction in progress has sent an offset for it."""
 
 
 class GroupDescription(msgspec.Struct, frozen=True, kw_only=True):
@@ -141,7 +154,7 @@ class GroupDescription(msgspec.Struct, frozen=True, kw_only=True):
     coordinator_id: int
     members: tuple[MemberDescription, ...]
     partitions: tuple[GroupPartition, ...]
-    """All with a committed offset or an owner, by topic, then partition."""
+    """All with a committed or undecided offset or an owner, by topic, then partition."""
 
     @property
     def lag(self) -> int:

@@ -18,6 +18,7 @@ from tidelog.client.types.groups import (
     GroupType,
     MemberDescription,
     MemberToRemove,
+    UndecidedOffset,
 )
 from tidelog.client.types.records import OffsetAndMetadata, TopicPartition
 from tidelog.client.wire.calls import error_of, read_error
@@ -118,9 +119,23 @@ def _description(
                 member_id=each.member_id,
                 commit_time_ms=each.commit_time_ms,
                 metadata=each.metadata,
+                undecided=_undecided(each),
             )
             for each in group.partitions
         ),
+    )
+
+
+def _undecided(partition: group_admin_pb2.GroupPartition) -> UndecidedOffset | None:
+    if not partition.HasField("undecided"):
+        return None
+    held = partition.undecided
+    return UndecidedOffset(
+        transactional_id=held.transactional_id,
+        producer_id=held.producer_id,
+        producer_epoch=held.producer_epoch,
+        offset=held.offset,
+        since_ms=held.since_ms,
     )
 
 

@@ -82,6 +82,9 @@ def test_offsets_count_with_their_transaction_and_readers_wait_for_it() -> None:
             (topic_id, 2): ErrorCode.CONCURRENT_TRANSACTIONS,
         }
         assert await groups.committed("g") == {(topic_id, 0): 1, (topic_id, 1): 2}
+        described = await groups.described("g")
+        assert [each.undecided.transactional_id for each in described.partitions] == ["x", "", "x"]
+        assert [each.undecided.offset for each in described.partitions] == [10, 0, 12]
         second = await producer.end("x", first, COMMIT)
         assert await decided(groups) == {0: 10, 1: 2, 2: 12}
         await send_offsets(groups, "x", second, {0: 20, 1: 21}, member=member)

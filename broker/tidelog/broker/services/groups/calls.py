@@ -264,6 +264,11 @@ def _fill_description(
             partition.committed_offset = each.stored.committed_offset
             partition.commit_time_ms = each.stored.commit_time_ms
             partition.metadata = each.stored.metadata
+        if each.staged is not None:
+            held, identity = partition.undecided, each.staged.identity
+            held.transactional_id = each.staged.transactional_id
+            held.producer_id, held.producer_epoch = identity.producer_id, identity.producer_epoch
+            held.offset, held.since_ms = each.staged.offset.committed_offset, each.staged.since_ms
 
 
 def _member_message(member: MemberDescription) -> group_admin_pb2.MemberDescription:
