@@ -9,7 +9,7 @@ import pytest
 from tests.broker.support.group_world import CALL_S, Groups, Member, settle
 from tests.server.support.cluster_in_world import Cluster, three
 from tidelog.ports import Stream
-from tidelog.v1 import subscribe_pb2, topic_admin_pb2
+from tidelog.v1 import common_pb2, subscribe_pb2, topic_admin_pb2
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 pytestmark = pytest.mark.slow
@@ -108,6 +108,7 @@ async def subscribed(
     credit: int = 1_000,
     timeout_ms: int = 0,
     instance: str = "",
+    isolation_level: common_pb2.IsolationLevel.ValueType = common_pb2.ISOLATION_LEVEL_UNSPECIFIED,
 ) -> AsyncIterator[Subscriber]:
     """A stream at a node; ended in order at the end."""
     stream = cluster.network.stream(
@@ -119,6 +120,7 @@ async def subscribed(
     begin.topics.extend(topics)
     begin.start_at, begin.credit_records = start_at, credit
     begin.acknowledge_timeout_ms, begin.group_instance_id = timeout_ms, instance
+    begin.isolation_level = isolation_level
     await stream.send(request.SerializeToString())
     subscriber = Subscriber(stream)
     task = asyncio.create_task(subscriber.listen())
