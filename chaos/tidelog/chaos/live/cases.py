@@ -11,6 +11,7 @@ from tidelog.chaos.live.quorum.cases import QUORUM_CASES, run_quorum_case
 from tidelog.chaos.live.shared.case import Case, Orders
 from tidelog.chaos.live.single.kill_while_producing import run_producing
 from tidelog.chaos.live.single.slow_clients import run_slow_clients
+from tidelog.chaos.live.transactions.run import CASES as TRANSACTION_CASES
 
 PRODUCING: Final = "producing"
 """What is run where no case is named."""
@@ -43,6 +44,7 @@ CASES: Final[dict[str, Case]] = {
     },
     "group-scaling": Case("a group of 1, 8 and 3 members, under load", _group_scaling),
     **{name: Case(case.summary, partial(_growth, name)) for name, case in GROWTH_CASES.items()},
+    **{name: Case(summary, run) for name, (summary, run) in TRANSACTION_CASES.items()},
 }
 GROUPS: Final[dict[str, tuple[str, ...]]] = {"quorum": tuple(QUORUM_CASES)}
 """Several cases under one name, run one after the other."""

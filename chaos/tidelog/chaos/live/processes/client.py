@@ -4,6 +4,7 @@ Owns the process: it ends when its standard input does, and is killed by its pro
 does not.
 """
 
+import signal
 import subprocess
 import threading
 import time
@@ -65,6 +66,19 @@ class ClientProcess(Generic[Told]):
         self._let_go()
         if code != 0:
             raise self._failed("end a client", f"exit code {code}")
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it is gone, by itself or not."""
+        return self._process.poll() is not None
+
+    def pause(self) -> None:
+        """SIGSTOP: it holds what it holds, and does nothing."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT: it goes on with what it believes."""
+        self._process.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
         """It is gone, whatever it was doing."""
