@@ -5,7 +5,7 @@ a function of the broker for the time of a run.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -84,11 +84,10 @@ def keep_the_index_of_a_cut_segment() -> Substitution:
         last: Segment | None,
         producers: ProducerState,
         offset: Offset,
-        *,
-        are_producers_known: bool = True,
+        **further: Any,
     ) -> None:
         before = {segment.key: segment.index for segment in self.segments}
-        original(self, last, producers, offset, are_producers_known=are_producers_known)
+        original(self, last, producers, offset, **further)
         if last is not None and before.get(last.key) is not None:
             last.index = before[last.key]
 
