@@ -11,6 +11,7 @@ from typing import Final, assert_never
 
 import msgspec
 
+from tidelog.broker.coordination.log import CoordinatorLog
 from tidelog.broker.coordination.proof import LeadershipProof
 from tidelog.broker.coordination.task import PartitionCoordinator, Surroundings
 from tidelog.broker.shared.errors import fresh
@@ -221,19 +222,23 @@ class TransactionCoordinator(PartitionCoordinator[TransactionCoordinatorCore, _T
         self._markers.send(effect, on_answered)
 
     def _request_producer_ids(self, count: int) -> None:
-        assert self._scope is not None, "a core that asks for ids has begun"
-        self._scope.start(self._fetch_producer_ids(count), name="producer ids of a coordinator")
+        scope, log = self._scope, self._log
+        assert scope is not None, "a core that asks for ids has begun"
+        assert log is not None, "and it is loaded"
+        fetching = self._fetch_producer_ids(count, log)
+        scope.start(fetching, name="producer ids of a coordinator")
 
-    async def _fetch_producer_ids(self, count: int) -> None:
+    async def _fetch_producer_ids(self, count: int, log: CoordinatorLog) -> None:
         first, granted = await self._producer_ids.take(count)
-        self._tell(
-            ProducerIdsGranted(
-                first=ProducerId(first),
-                count=granted,
-                now_ms=self._now_ms(),
-                wall_ms=self._time.wall_ms(),
+        if log is self._log:
+            self._tell(
+                ProducerIdsGranted(
+                    first=ProducerId(first),
+                    count=granted,
+                    now_ms=self._now_ms(),
+                    wall_ms=self._time.wall_ms(),
+                )
             )
-        )
 
     # -- what is told of it ----------------------------------------------------------------------
 
