@@ -39,6 +39,7 @@ class Observer:
     def __init__(self) -> None:
         self.told: list[tuple[Identity, Decision, int]] = []
         self.is_told = asyncio.Event()
+        self.are_two_told = asyncio.Event()
         self.may_show = asyncio.Event()
         self.refusal: TidelogError | None = None
 
@@ -51,6 +52,8 @@ class Observer:
         assert key == key_of(0)
         self.told.append((identity, decision, marker_offset))
         self.is_told.set()
+        if len(self.told) == 2:
+            self.are_two_told.set()
         await self.may_show.wait()
         if self.refusal is not None:
             raise self.refusal
@@ -102,6 +105,19 @@ def test_trap_12_a_marker_is_answered_when_those_who_observe_show_what_it_ended(
         assert observer.told == [(identity(6), Decision.COMMIT, 0)] * 2
         observer.refusal = NOT_HERE
         assert await house.end(6) is NOT_HERE
+
+    with_house(work, observers=[observer])
+
+
+def test_no_marker_waits_for_the_observer_of_another_one() -> None:
+    observer = Observer()
+
+    async def work(house: AdmissionHouse) -> None:
+        markers = [marker(), marker(producer_id=8), marker(partition=1)]
+        ending = asyncio.ensure_future(house.markers.write_all(markers, timeout_ms=10_000))
+        await observer.are_two_told.wait()
+        observer.may_show.set()
+        assert await ending == [None] * 3
 
     with_house(work, observers=[observer])
 

@@ -6,6 +6,7 @@ marker goes the way of a batch with acks=all; the directory's core judges it in 
 """
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 from typing import Final
 
@@ -21,6 +22,7 @@ from tidelog.broker.transactions.state.states import (
     Decision,
 )
 from tidelog.metadata_quorum.port import ImageSource
+from tidelog.ports import TaskScope
 from tidelog.wire.batch import read_header
 from tidelog.wire.batch.marker import Marker, MarkerType, encode_marker
 from tidelog.wire.errors import ErrorCode, TidelogError
@@ -72,17 +74,31 @@ class MarkerHandler:
     ) -> list[TidelogError | None]:
         """As `write`, for many: all of them are queued at once, and share the time."""
         begun = [self._begin(marker, hangs_from) for marker in markers]
-        found: list[TidelogError | None] = []
+        answers: dict[int, TidelogError | None] = {}
         self._in_flight += len(begun)
+
+        async def finish(place: int) -> None:
+            answers[place] = await self._finished(markers[place], begun[place])
+
         try:
-            async with asyncio.timeout(timeout_ms / 1000):
-                for marker, each in zip(markers, begun, strict=True):
-                    found.append(await self._finished(marker, each))
-        except TimeoutError:
-            found += [_late(marker, timeout_ms) for marker in markers[len(found) :]]
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(timeout_ms / 1000), TaskScope() as scope:
+                    unobserved = []
+                    for place, marker in enumerate(markers):
+                        if self._is_observed(marker):
+                            # None waits for what the observer of another one does.
+                            scope.start(finish(place), name="show the end of a transaction")
+                        else:
+                            unobserved.append(place)
+                    for place in unobserved:
+                        await finish(place)
         finally:
             self._in_flight -= len(begun)
             _forget(begun)
+        found = [
+            answers[place] if place in answers else _late(marker, timeout_ms)
+            for place, marker in enumerate(markers)
+        ]
         for error in found:
             if error is None:
                 self._meter.markers_written += 1
@@ -147,6 +163,9 @@ class MarkerHandler:
         except TidelogError as error:
             return error
         return None
+
+    def _is_observed(self, marker: PartitionMarker) -> bool:
+        return any(observer.observes(marker.key) for observer in self._observers)
 
     async def tell(self, marker: PartitionMarker, marker_offset: int) -> None:
         """Return once all who observe the partition show what the marker has ended."""
