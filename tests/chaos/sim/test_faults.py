@@ -5,17 +5,23 @@ import asyncio
 import pytest
 
 from tests.chaos.gone_file_scenario import gone_file
+from tests.chaos.held_message_scenario import held_message
 from tests.chaos.support import fault_scenarios
 from tidelog.chaos.sim import FaultKind, Faults, SeededRandom, SimulatedPorts, Trace, World
 from tidelog.chaos.sim.base.faults import draw_kinds, with_causes
 from tidelog.ports import Append
 
-SCENES = {**fault_scenarios.SCENES, FaultKind.GONE_FILE: gone_file}
+SCENES = {
+    **fault_scenarios.SCENES,
+    FaultKind.GONE_FILE: gone_file,
+    FaultKind.HELD_MESSAGE: held_message,
+}
 ALWAYS = (
     FaultKind.NETWORK_DELAY,
     FaultKind.BREAK,
     FaultKind.LATE_PROCESSING,
     FaultKind.CLOSED_EARLY,
+    FaultKind.HELD_MESSAGE,
     FaultKind.READ_ERROR,
     FaultKind.WRITE_ERROR,
     FaultKind.FLUSH_ERROR,

@@ -76,6 +76,10 @@ SLOW: Final = (
     ("quorum", "commit_beyond_what_is_equal"),
     ("quorum", "storage_hides_damage"),
     ("skeleton", "recover_past_a_torn_batch"),
+    ("transactions", "begin_after_an_unknown_end"),
+    ("transactions", "give_an_identity_to_two"),
+    ("transactions", "never_time_out"),
+    ("transactions", "take_markers_of_any_epoch"),
 )
 """Suite and planted bug: about five seconds of processor time and more until it is found."""
 

@@ -15,6 +15,7 @@ SUITES: Final = {
     "cluster": "tidelog.chaos.sim.cluster.suite:CLUSTER",
     "groups": "tidelog.chaos.sim.groups.suite:GROUPS",
     "clients": "tidelog.chaos.sim.clients.suite:CLIENTS",
+    "transactions": "tidelog.chaos.sim.transactions.suite:TRANSACTIONS",
 }
 """Where each one is, by name."""
 

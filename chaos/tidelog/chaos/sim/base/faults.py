@@ -34,6 +34,7 @@ class FaultKind(enum.Enum):
     LATE_PROCESSING = "late_processing"
     CANCEL_HANDLER = "cancel_handler"
     CLOSED_EARLY = "closed_early"
+    HELD_MESSAGE = "held_message"
     DATAGRAM_LOSS = "datagram_loss"
     DATAGRAM_DUPLICATE = "datagram_duplicate"
     DATAGRAM_REORDER = "datagram_reorder"
@@ -63,6 +64,7 @@ PROBABILITIES: Final[dict[FaultKind, float]] = {
     FaultKind.LATE_PROCESSING: 0.6,
     FaultKind.CANCEL_HANDLER: 0.04,
     FaultKind.CLOSED_EARLY: 0.5,
+    FaultKind.HELD_MESSAGE: 0.03,
     FaultKind.DATAGRAM_LOSS: 0.1,
     FaultKind.DATAGRAM_DUPLICATE: 0.1,
     FaultKind.DATAGRAM_REORDER: 0.1,

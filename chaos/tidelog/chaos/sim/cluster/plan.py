@@ -13,7 +13,7 @@ KINDS: Final = tuple(
     kind
     for kind in FaultKind
     if not kind.value.startswith("datagram")
-    and kind not in (FaultKind.CLOCK_RATE, FaultKind.GONE_FILE)
+    and kind not in (FaultKind.CLOCK_RATE, FaultKind.GONE_FILE, FaultKind.HELD_MESSAGE)
 )
 _GONE_PROBABILITY: Final = 0.3
 """Drawn apart from the others, so that a seed without it is what it was."""

@@ -88,6 +88,7 @@ PLANTED: Final = {
     "cluster": "tidelog.chaos.sim.planted.of_cluster:PLANTED",
     "groups": "tidelog.chaos.sim.planted.of_groups:PLANTED",
     "clients": "tidelog.chaos.sim.planted.of_clients:PLANTED",
+    "transactions": "tidelog.chaos.sim.planted.of_transactional_clients:PLANTED",
 }
 """By suite, where its bugs are."""
 

@@ -140,6 +140,8 @@ class Exchange:
         self._cancel_later()
 
     def _some_prefix(self, pipe: Pipe) -> int:
+        if pipe.is_holding:
+            return pipe.queued
         return self.fabric.random.between(0, pipe.queued)
 
     def _fail_later(self, happened: str, hint: DeathHint) -> None:
@@ -259,14 +261,20 @@ class Exchange:
             self._back.put(Frame(FrameKind.END))
 
     def _reply(self, frame: Frame) -> None:
-        for tap in self.fabric.taps:
-            tap(self, "reply", frame.message)
+        self.tap_reply(frame.message)
         self._back.put(frame)
 
     def tap_request(self, message: bytes) -> None:
-        """Tell the taps of a message that the caller sends."""
+        """Tell the taps of a message that the caller sends, and perhaps hold it."""
         for tap in self.fabric.taps:
             tap(self, "request", message)
+        self.fabric.hold(self._there, self.method)
+
+    def tap_reply(self, message: bytes) -> None:
+        """The same of a message that the handler sends."""
+        for tap in self.fabric.taps:
+            tap(self, "reply", message)
+        self.fabric.hold(self._back, self.method)
 
     def _request_context(self, endpoint: Endpoint) -> RequestContext:
         deadline_ns = NO_DEADLINE_NS
@@ -301,8 +309,7 @@ class HandlerEnd:
 
     async def send(self, message: bytes) -> None:
         """Queue a message; waits while the caller is slow."""
-        for tap in self._exchange.fabric.taps:
-            tap(self._exchange, "reply", message)
+        self._exchange.tap_reply(message)
         await self._exchange.server.send(message)
 
     async def receive(self) -> bytes | None:

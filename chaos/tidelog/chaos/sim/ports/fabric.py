@@ -19,11 +19,13 @@ from tidelog.chaos.sim.base.places import Caller, Endpoint, Place
 from tidelog.chaos.sim.base.seeds import SeededRandom
 from tidelog.chaos.sim.base.trace import Trace
 from tidelog.chaos.sim.ports.exchange import Exchange
+from tidelog.chaos.sim.ports.pipes import Pipe
 from tidelog.ports.network import Listener, Method
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 DELAY_NS: Final = (20_000, 800_000)
 _LONG_DELAY_NS: Final = (1_000_000, 3_000_000_000)
+_HELD_NS: Final = (300_000_000, 6_000_000_000)
 
 Tap = Callable[[Exchange, str, bytes], None]
 """Told of every message that a side sends: exchange, `request` or `reply`, bytes."""
@@ -40,6 +42,8 @@ class Fabric:
         self.faults = faults
         self.trace = trace
         self.taps: list[Tap] = []
+        self.held_methods: frozenset[str] = frozenset()
+        """Names of methods of which a request or an answer may be held, and let go much later."""
         self.bugs: list[str] = []
         """What handlers raised that they must never raise."""
         self._endpoints: dict[str, Endpoint] = {}
@@ -60,6 +64,18 @@ class Fabric:
             self.faults.took_effect(FaultKind.NETWORK_DELAY, f"{source}>{target}", f"{delay} ns")
             return delay
         return self.random.between(*DELAY_NS)
+
+    def hold(self, pipe: Pipe, method: str) -> None:
+        """By seed: the next message of the pipe stays on its way for long, whoever gives it up."""
+        name = method.rpartition("/")[2]
+        if name not in self.held_methods or not self.faults.fires(FaultKind.HELD_MESSAGE):
+            return
+        subject = f"{pipe.source}>{pipe.target}"
+
+        def on_let_go() -> None:
+            self.faults.took_effect(FaultKind.HELD_MESSAGE, subject, name)
+
+        pipe.hold_next(self.random.between(*_HELD_NS), on_let_go)
 
     def is_cut(self, source: str, target: str) -> bool:
         """Whether nothing gets through; that somebody tried is when a partition is felt."""

@@ -38,6 +38,8 @@ class Frame(msgspec.Struct, frozen=True):
     kind: FrameKind
     message: bytes = b""
     error: TidelogError | None = None
+    on_let_go: Callable[[], None] | None = None
+    """Of a message that is held: called when it comes out at last."""
 
 
 class Wire(Protocol):
@@ -76,6 +78,18 @@ class Pipe:
         self._on_lost: Callable[[], None] | None = None
         self.unreceived_bytes = 0
         self._room: asyncio.Future[None] | None = None
+        self._held_ns = 0
+        self._on_let_go: Callable[[], None] | None = None
+        self._held = 0
+
+    @property
+    def is_holding(self) -> bool:
+        """A message that is held is on its way: it arrives, whoever gives it up."""
+        return self._held > 0
+
+    def hold_next(self, held_ns: int, on_let_go: Callable[[], None]) -> None:
+        """The next message, and what comes behind it, arrives so much later."""
+        self._held_ns, self._on_let_go = held_ns, on_let_go
 
     @property
     def is_lost(self) -> bool:
@@ -93,6 +107,10 @@ class Pipe:
             return
         wire = self._wire
         arrival_ns = wire.loop.now_ns + wire.delay_ns(self.source, self.target)
+        if self._held_ns and frame.kind is FrameKind.MESSAGE:
+            arrival_ns += self._held_ns
+            frame = Frame(frame.kind, frame.message, on_let_go=self._on_let_go)
+            self._held_ns, self._held = 0, self._held + 1
         self._last_arrival_ns = max(self._last_arrival_ns, arrival_ns)
         self._queue.append(frame)
         self.unreceived_bytes += len(frame.message)
@@ -117,6 +135,9 @@ class Pipe:
             frame = self._queue.popleft()
             if self._left is not None:
                 self._left -= 1
+            if frame.on_let_go is not None:
+                self._held -= 1
+                frame.on_let_go()
             self._deliver(frame)
             if self._left == 0:
                 self._lose()

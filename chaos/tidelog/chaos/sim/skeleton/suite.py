@@ -56,6 +56,7 @@ _OF_OTHERS: Final = (
     FaultKind.ROLLBACK,
     FaultKind.GONE_FILE,
     FaultKind.WORKER_CRASH,
+    FaultKind.HELD_MESSAGE,
 )
 KINDS: Final = tuple(
     kind for kind in FaultKind if not kind.value.startswith("datagram") and kind not in _OF_OTHERS
