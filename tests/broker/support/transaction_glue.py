@@ -213,6 +213,16 @@ class Quiet(EventLog):
     warning = error = info
 
 
+class GluedTime(SteadyTime):
+    """As a node's: a clock that is not trusted forgets nothing."""
+
+    is_trusted = True
+
+    @property
+    def may_expire(self) -> bool:
+        return self.is_trusted
+
+
 class Glue:
     """One coordinator, its sender and its surroundings; leads in epoch 1 once it is begun."""
 
@@ -224,6 +234,7 @@ class Glue:
         self.leaders = LeadersByHand()
         self.ids = Ids()
         self.meter = Meter(())
+        self.time = GluedTime(clock)
         self.events = Quiet()
         self.cores: list[TransactionCoordinatorCore] = []
         self.sender = MarkerSender(image, self.leaders, self.leaders, broker_id=OWN)
@@ -232,7 +243,7 @@ class Glue:
             PartitionKey(TopicId(b"t" * 16), PartitionId(0)),
             Surroundings(
                 clock=clock,
-                time=SteadyTime(clock),
+                time=self.time,
                 open_log=lambda _, epoch: ShelfLog(shelf, epoch),
                 is_in_contact=lambda: self.is_in_contact,
                 on_resigned=lambda key, error: None,
@@ -270,10 +281,10 @@ class Glue:
             return error.code
         raise AssertionError(f"it was not refused: {answer}")
 
-    async def pass_ms(self, milliseconds: int) -> None:
+    async def pass_ms(self, milliseconds: int, step_ms: int = 50) -> None:
         """Of the simulated clock; the coordinator is told of it as its keeper tells it."""
-        for _ in range(0, milliseconds, 50):
-            await asyncio.sleep(0.05)
+        for _ in range(0, milliseconds, step_ms):
+            await asyncio.sleep(step_ms / 1000)
             self.it.tick(self.clock.monotonic_ns() // 1_000_000)
         await turns()
 

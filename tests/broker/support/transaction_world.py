@@ -114,6 +114,25 @@ class Transactions:
         data = await self.call(name, "EndTransaction", request)
         return told(transactions_pb2.EndTransactionResponse.FromString(data).identity)
 
+    async def prepare(self, name: str, identity: Identity) -> None:
+        """The first half; once, at the coordinator."""
+        request = transactions_pb2.PrepareTransactionRequest(
+            transactional_id=name, identity=sent(identity)
+        )
+        await self.call_at(await self.coordinator(name), "PrepareTransaction", request)
+
+    async def decide(
+        self,
+        name: str,
+        identity: Identity,
+        decision: transactions_pb2.TransactionDecision.ValueType = COMMIT,
+    ) -> None:
+        """The second half."""
+        request = transactions_pb2.DecidePreparedRequest(
+            transactional_id=name, identity=sent(identity), decision=decision
+        )
+        await self.call(name, "DecidePrepared", request)
+
     async def code_of_end(
         self,
         name: str,

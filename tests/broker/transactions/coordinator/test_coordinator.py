@@ -24,7 +24,11 @@ from tidelog.broker.transactions.state.answers import (
     PrepareAnswer,
 )
 from tidelog.broker.transactions.state.invariants import check
-from tidelog.broker.transactions.state.messages import PrepareTransaction
+from tidelog.broker.transactions.state.messages import (
+    PrepareTransaction,
+    TransactionSettings,
+    TransactionSettingsChanged,
+)
 from tidelog.broker.transactions.state.states import EPOCH_MAX, Decision, TransactionState
 from tidelog.chaos.sim.ports.clock import WALL_START_MS
 from tidelog.wire.errors import ErrorCode, TidelogError
@@ -334,6 +338,24 @@ def test_a_partition_that_nobody_leads_keeps_the_end_from_being_complete() -> No
         glue.it.show({})
         await turns()
         assert states(glue)[-1] is TransactionState.COMPLETE_COMMIT
+
+    with_glue(work)
+
+
+def test_an_id_is_forgotten_only_while_the_node_s_clock_is_trusted() -> None:
+    async def work(glue: Glue) -> None:
+        await glue.ask(init(), InitAnswer)
+        glue.it.configure(
+            TransactionSettingsChanged(settings=TransactionSettings(id_expiration_ms=60_000))
+        )
+        glue.time.is_trusted = False
+        await glue.pass_ms(1_300_000, 10_000)
+        assert glue.shelf.records[-1][1] is not None
+        glue.time.is_trusted = True
+        await glue.pass_ms(610_000, 10_000)
+        assert glue.shelf.records[-1][1] is None, "a tombstone"
+        assert glue.it.core is not None
+        assert glue.it.core.transactions.by_id == {}
 
     with_glue(work)
 

@@ -1,11 +1,14 @@
 """Coordinators of transactions on whole nodes: found, asked, moved."""
 
+import asyncio
+
 import pytest
 
 from tests.broker.support.transaction_world import ABORT, COMMIT, Transactions, find, sent
 from tests.server.support.cluster_in_world import Cluster, three
 from tidelog.broker.transactions.state.answers import Identity
-from tidelog.v1 import admin_pb2, metadata_admin_pb2, transactions_pb2
+from tidelog.broker.transactions.state.limits import PREPARED_PER_PRINCIPAL_MAX
+from tidelog.v1 import admin_pb2, config_admin_pb2, metadata_admin_pb2, transactions_pb2
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import ProducerEpoch
 
@@ -102,3 +105,56 @@ def test_transactions_are_off_while_their_feature_is(level: int) -> None:
         assert await producer.end("t", first) == after(first)
 
     Cluster(controllers=1, roles="controller,broker").run(work)
+
+
+async def set_cluster(cluster: Cluster, name: str, value: str) -> None:
+    """As an operator does."""
+    target = config_admin_pb2.ConfigTarget(kind=config_admin_pb2.CONFIG_TARGET_KIND_CLUSTER)
+    request = config_admin_pb2.AlterConfigsRequest()
+    request.alterations.add(target=target).changes.add(name=name, value=value)
+    data = await cluster.call(1, "ConfigService/AlterConfigs", request.SerializeToString())
+    (result,) = config_admin_pb2.AlterConfigsResponse.FromString(data).results
+    assert not result.HasField("error"), result
+
+
+@pytest.mark.slow
+def test_the_longest_timeout_is_a_setting_of_the_cluster() -> None:
+    async def work(cluster: Cluster) -> None:
+        producer = Transactions(cluster)
+        first = await producer.init("t", timeout_ms=900_000)
+        with pytest.raises(TidelogError) as caught:
+            await producer.init("t", timeout_ms=900_001)
+        assert caught.value.code is ErrorCode.INVALID_ARGUMENT
+        await set_cluster(cluster, "transaction.max.timeout.ms", "5000")
+        with pytest.raises(TidelogError) as caught:
+            await producer.init("t", timeout_ms=5_001)
+        assert caught.value.code is ErrorCode.INVALID_ARGUMENT
+        assert await producer.init("t") == after(first)
+
+    Cluster(controllers=1, roles="controller,broker").run(work)
+
+
+@pytest.mark.slow
+def test_prepared_transactions_are_limited_over_all_coordinators() -> None:
+    """Trap 32: each coordinator knows its own; every few seconds it hears of the others."""
+
+    async def work(cluster: Cluster) -> None:
+        producer = Transactions(cluster)
+        names = [f"t{number}" for number in range(PREPARED_PER_PRINCIPAL_MAX + 1)]
+        given = {name: await producer.init(name) for name in names}
+        places = {await producer.coordinator(name) for name in names}
+        assert places == {1, 2, 3}, "they are spread"
+        for name in names[:-1]:
+            await producer.prepare(name, given[name])
+        last = names[-1]
+        await asyncio.sleep(6)
+        with pytest.raises(TidelogError) as caught:
+            await producer.prepare(last, given[last])
+        assert caught.value.code is ErrorCode.RESOURCE_EXHAUSTED
+        assert "PREPARED_PER_PRINCIPAL_MAX" in caught.value.happened
+        await producer.decide(names[0], given[names[0]], ABORT)
+        await producer.decide(names[0], given[names[0]], ABORT)
+        await asyncio.sleep(6)
+        await producer.prepare(last, given[last])
+
+    three(brokers_expected=3).run(work)
