@@ -23,11 +23,15 @@ from bench.settings import PARTITIONS
 from bench.soak import Soak
 from bench.systems import Kafka, System, Tidelog
 from bench.table import Table, median
+from bench.transactions import TransactionLines
 from bench.turns import FAILURES, Line, Turns, say
 from bench.window import ROLE_SECONDS_MAX
 
 MIB: Final = 1024 * 1024
-PARTS: Final = ("start", "single", "threads", "replicated", "latency", "idle", "partitions")
+PARTS: Final = (
+    *("start", "single", "threads", "replicated", "latency", "transactions"),
+    *("idle", "partitions"),
+)
 LONG_PARTS: Final = ("soak",)
 """Only where they are asked for."""
 EVERY_PART: Final = (*PARTS, *LONG_PARTS)
@@ -36,6 +40,7 @@ OF_NODES: Final = {
     "threads": (1,),
     "replicated": (1, 3),
     "latency": (1, 3),
+    "transactions": (1,),
     "soak": (1,),
 }
 """The parts that need a cluster, and of how many nodes."""
@@ -98,6 +103,8 @@ class Run:
             if "latency" in wanted:
                 seconds, rate = self.given.seconds, self.given.rate or LATENCY_RATE
                 Pace(nodes, ours, theirs, seconds=seconds, rate=rate).run()
+            if "transactions" in wanted:
+                self.transactions(ours, theirs)
             if "soak" in wanted and ours is not None:
                 self.soak(ours)
             for system in (ours, theirs):
@@ -146,6 +153,13 @@ class Run:
         turns.show("produce")
         turns.show("consume")
         turns.show_ratios(replicated.pairs(nodes))
+
+    def transactions(self, ours: System | None, theirs: System | None) -> None:
+        """What they cost producers and readers, and what open ones cost a node."""
+        found = {"tidelog": ours, "kafka": theirs}
+        systems = {name: system for name, system in found.items() if system is not None}
+        repetitions = self.given.repetitions or 3
+        TransactionLines(systems, seconds=self.given.length, repetitions=repetitions).run()
 
     def soak(self, ours: System) -> None:
         """Steady load for as long as `--seconds` says."""

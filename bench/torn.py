@@ -11,7 +11,8 @@ request after all.
 
 A transaction is torn if a reader of committed records sees one of its records and not the other, or
 not what the program was told: committed and not there, aborted and there. Owns the program, the
-judgement and the counts. Exit code 1: Tidelog has torn one; what Kafka does is only printed.
+judgement and the counts. Exit code 1: Tidelog has torn one; 2: a
+round of Tidelog could not be played. What Kafka does is only printed.
 """
 
 import argparse
@@ -245,7 +246,10 @@ def main() -> int:
             for case in CASES:
                 rows.append((target.name, case, measure(target, arguments.rounds, case)))
     show(rows)
-    return 1 if any(count.torn for name, _, count in rows if name == OURS) else 0
+    ours = [count for name, _, count in rows if name == OURS]
+    if any(count.torn for count in ours):
+        return 1
+    return 2 if any(count.failures for count in ours) else 0
 
 
 if __name__ == "__main__":
