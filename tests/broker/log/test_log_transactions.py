@@ -3,8 +3,10 @@
 from collections.abc import Sequence
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from tests.support.segment_bytes import PARTITION, Batch, batch_bytes
+from tests.support.segment_bytes import PARTITION, Batch, batch_bytes, batches, segment_bytes
 from tidelog.broker.directory.core.invariants import StableOffsets, check_log
 from tidelog.broker.log.names import SegmentKey
 from tidelog.broker.log.producer_state import ProducerState
@@ -17,7 +19,7 @@ from tidelog.broker.log.transactions.admission import ProducerHere
 from tidelog.broker.log.transactions.markers import marker_of
 from tidelog.broker.log.transactions.of_segment import SegmentTransactions
 from tidelog.broker.log.transactions.open import Ended
-from tidelog.wire.batch import checksum, read_header, stamp
+from tidelog.wire.batch import checksum, iterate_headers, read_header, stamp
 from tidelog.wire.ids import LeaderEpoch, Offset
 
 PLAIN = Batch()
@@ -107,12 +109,13 @@ def test_readers_go_as_far_as_every_transaction_has_ended_and_the_end_is_committ
 
 def test_two_markers_of_a_transaction_change_nothing_of_who_is_open_twice() -> None:
     replica = Replica(wrote(7), wrote(8), ended(7, is_abort=True))
-    replica.append(ended(7), ended(9))
+    replica.append(ended(7), ended(9), ended(7, is_abort=True))
     assert replica.log.transactions.started == ((8, 1),)
     told = replica.log.segments[0].transactions
     assert told is not None
     assert told.aborted.entries() == [AbortedTransaction(7, Offset(0), 2)]
-    assert replica.commit(5) == 1
+    assert replica.log.transactions.ended == [Ended(Offset(0), 2)]
+    assert replica.commit(6) == 1
 
 
 def test_what_a_leader_looks_at_is_known_of_a_producer() -> None:
@@ -239,6 +242,32 @@ def test_recovery_takes_what_is_stored(batches: Sequence[Batch]) -> None:
     assert found.producers == live.producers
     assert found.transactions.started == live.transactions.started == ()
     assert found.transactions.ended == live.transactions.ended
+
+
+@settings(max_examples=60)
+@given(stored=batches(), rolls=st.sets(st.integers(0, 40)))
+def test_the_order_of_a_log_that_is_read_again_is_the_order_of_the_live_one(
+    stored: list[Batch], rolls: set[int]
+) -> None:
+    """Of batches and markers their places decide, whenever they are looked at."""
+    data = segment_bytes(stored)
+    live, again = (PartitionLog(PARTITION, LeaderEpoch(2**31 - 1)) for _ in range(2))
+    entries: list[AbortedTransaction] = []
+    live.begin_segment(SegmentKey(PARTITION, Offset(0)))
+    for number, (position, header) in enumerate(iterate_headers(data)):
+        if number in rolls and live.segments[-1].size_bytes:
+            live.begin_segment(SegmentKey(PARTITION, live.log_end_offset))
+        live.take_in(header, marker_of(data, header, position))
+    again.begin_segment(SegmentKey(PARTITION, Offset(0)))
+    assert scan_data(again, Scan(leader_epoch_max=again.leader_epoch), data) == len(data)
+    for segment in live.segments:
+        if segment.transactions is not None:
+            entries += segment.transactions.aborted.entries()
+    told = again.segments[0].transactions
+    assert entries == ([] if told is None else told.aborted.entries())
+    assert again.transactions.started == live.transactions.started
+    assert again.transactions.ended == live.transactions.ended
+    check_log(live)
 
 
 def test_a_control_batch_that_is_no_marker_is_damage() -> None:

@@ -10,14 +10,17 @@ import pytest
 
 from tidelog.broker.directory.core.invariants import StableOffsets, check_log
 from tidelog.broker.housekeeping.core.limits import HousekeepingLimits
+from tidelog.broker.log.sidecar.codec import PRODUCERS, TRANSACTIONS, find_section
 from tidelog.broker.log.state.log import PartitionLog
 from tidelog.broker.log.transactions.aborted import AbortedTransaction
 from tidelog.broker.replicas.directory import Placed
 from tidelog.chaos.fuzz.log_house import LogHouse
 from tidelog.chaos.sim import FaultKind
+from tidelog.chaos.sim.ports.medium import Inode
 from tidelog.metadata.settings.of_topics import TopicSettings
 from tidelog.wire.batch import encode_batch, iterate_headers, read_header, stamp
 from tidelog.wire.batch.marker import Marker, MarkerType, encode_marker
+from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import LeaderEpoch, Offset, PartitionId, PartitionKey, TopicId
 
 SEEDS = int(os.environ.get("TIDELOG_TRANSACTION_SEEDS", "12"))
@@ -291,6 +294,68 @@ def _covers(entries: list[AbortedTransaction], producer_id: int, offset: int) ->
         each.producer_id == producer_id and each.first_offset <= offset < each.marker_offset
         for each in entries
     )
+
+
+def sealed_in_a_transaction() -> Lives:
+    """A transaction is open behind a segment with a sidecar, and was aborted behind the next."""
+    lives = Lives(1)
+    lives.house.begin()
+    wrote = encode_batch(
+        [(1, b"k", b"v", ())],
+        producer_id=1,
+        producer_epoch=0,
+        base_sequence=0,
+        is_transactional=True,
+    )
+    plain = encode_batch([(1, b"k", b"v", ())])
+    lives.store(DELETED, wrote, 1, 1, is_transactional=True)
+    for _ in range(2):
+        lives.roll(DELETED)
+        lives.store(DELETED, plain, -1, 1, is_transactional=False)
+    lives.house.pass_ms(5_000)
+    assert lives.log(DELETED).segments[0].summary is not None
+    assert lives.log(DELETED).segments[1].summary is not None
+    return lives
+
+
+def damage(lives: Lives, place: int, section_name: str) -> None:
+    summary = lives.log(DELETED).segments[place].summary
+    assert summary is not None
+    inode = lives.house.medium.find(summary.key.sidecar_path)
+    assert isinstance(inode, Inode)
+    inode.seen[find_section(summary, section_name).byte_position + 3] ^= 1
+
+
+def test_a_cut_that_cannot_learn_what_is_open_stops_the_partition() -> None:
+    """It would show what is aborted later."""
+    lives = sealed_in_a_transaction()
+    damage(lives, 1, PRODUCERS)
+    log, owner = lives.log(DELETED), lives.house.life.directory.owner
+    lives.store(DELETED, encode_batch([(1, b"k", b"v", ())]), -1, 1, is_transactional=False)
+    with pytest.raises(TidelogError, match="which transactions are open"):
+        lives.house.call(lambda: owner.truncate(log, Offset(3), is_unclean=True))
+    assert log.failure is not None
+    lives.house.stop()
+    lives.house.close()
+
+
+def test_while_a_sidecar_is_made_again_what_it_told_of_transactions_is_not_known() -> None:
+    lives = sealed_in_a_transaction()
+    ended = encode_marker(
+        Marker(MarkerType.ABORT, 0), producer_id=1, producer_epoch=1, timestamp_ms=1
+    )
+    lives.store(DELETED, ended, 1, 1, is_transactional=True, marker=MarkerType.ABORT)
+    damage(lives, 0, TRANSACTIONS)
+    log, reader = lives.log(DELETED), lives.house.life.directory.reader
+    with pytest.raises(TidelogError) as raised:
+        lives.house.call(lambda: reader.aborted_between(log, 0, 4))
+    assert raised.value.code is ErrorCode.UNAVAILABLE
+    lives.house.pass_ms(5_000)
+    told = lives.house.call(lambda: reader.aborted_between(log, 0, 1))
+    assert told == [AbortedTransaction(1, Offset(0), 3)]
+    assert log.failure is None
+    lives.house.stop()
+    lives.house.close()
 
 
 @pytest.mark.slow

@@ -23,6 +23,7 @@ from tidelog.broker.directory.core.promises import Cut, CutPhase, Restart
 from tidelog.broker.directory.core.rounds import Awaiting
 from tidelog.broker.directory.core.state import DirectoryState
 from tidelog.broker.log.producer_state import ProducerState
+from tidelog.broker.log.sidecar.codec import has_transactions
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 
@@ -236,6 +237,9 @@ def _cut_tail(cut: Cut) -> CutTail:
         before=before.key if before else None,
         producers_before=before.producers_at_end if before else first_producers,
         is_all_before_known=before.were_producers_known if before else log.are_producers_known,
+        has_transactions_before=(
+            before is not None and before.summary is not None and has_transactions(before.summary)
+        ),
         later=tuple(segment.key for segment in log.segments[place + (not is_last_cut) :]),
     )
 

@@ -359,6 +359,9 @@ class CutTail(msgspec.Struct, frozen=True, kw_only=True):
     """That state encoded, where it is known without the sidecar."""
     is_all_before_known: bool = True
     """Whether it tells of all producers."""
+    has_transactions_before: bool = False
+    """Transactions may be open there: without that state what they wrote would be taken for
+    committed."""
     later: tuple[SegmentKey, ...]
 
 

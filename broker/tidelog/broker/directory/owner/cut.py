@@ -28,6 +28,14 @@ async def cut_tail(disk: Disk, files: SegmentFiles, effect: CutTail) -> TailCut:
     """What is left of the last segment, once the cut is durable."""
     left = PartitionLog(effect.key, NO_LEADER_EPOCH)
     known = await _producers_before(disk, effect)
+    if known is None and effect.has_transactions_before:
+        assert effect.before is not None, f"{effect.key}: nothing lies before its first segment"
+        raise corruption(
+            f"{disk.name}/{effect.before.sidecar_path}",
+            0,
+            "it does not tell which transactions are open behind its segment",
+            verb="cut",
+        )
     left.know_producers(ProducerState() if known is None else known)
     removed = effect.later
     segment = None

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 import msgspec
+from msgspec.structs import astuple, replace
 
 from tidelog.broker.log.leader_epochs import EpochStart
 from tidelog.broker.log.sidecar.contents import Summary
@@ -85,6 +86,7 @@ class CleanLog(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 _HEAD: Final = struct.Struct(">9sB")
 _SUM: Final = struct.Struct(">I")
 _FRAME: Final = struct.Struct(">II")
+_SEGMENTS: Final = CleanLog.__struct_fields__.index("segments")
 _HEAD_BYTES: Final = _HEAD.size + _SUM.size
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _DECODER: Final = msgspec.msgpack.Decoder(CleanLog)
@@ -96,12 +98,22 @@ def encode_pieces(logs: Iterable[CleanLog]) -> Iterator[bytes]:
     yield head + _SUM.pack(checksum(head))
     count = 0
     for log in logs:
-        body = _ENCODER.encode(log)
+        body = _ENCODER.encode(_stored(log))
         if len(body) > FRAME_BYTES_MAX:
             continue
         count += 1
         yield _FRAME.pack(len(body), checksum(body)) + body
     yield _FRAME.pack(0, count)
+
+
+def _stored(log: CleanLog) -> tuple[object, ...]:
+    """Without the last field of a log, or of a segment, that tells nothing of transactions: then it
+    is what releases wrote that knew of none."""
+    *fields, ended = astuple(replace(log, segments=()))
+    fields[_SEGMENTS] = tuple(
+        each if each.transactions else astuple(each)[:-1] for each in log.segments
+    )
+    return (*fields, ended) if ended else tuple(fields)
 
 
 class CheckpointReader:
