@@ -143,11 +143,66 @@ def test_trap_5_the_leader_itself_says_that_the_transaction_before_is_not_ended(
     core = TransactionalCore()
     core.begin(5)
     early = core.write_batch(6)
+    core.pass_time(verifying.EARLY_MS_MAX)
     assert core.refusal_of(early) is ErrorCode.CONCURRENT_TRANSACTIONS
     assert core.questions == []
     core.mark_end(6)
     core.drain()
     core.begin(6)
+
+
+def test_trap_5_one_that_is_a_moment_early_waits_for_the_marker() -> None:
+    """The answer to an end comes before its markers: being told to come again costs much more."""
+    core = TransactionalCore()
+    core.begin(5)
+    early = [core.write_batch(6, sequence) for sequence in range(2)]
+    other = core.write_batch(5, producer_id=8)
+    core.answer()
+    core.pass_time(verifying.EARLY_MS_MAX - 1)
+    assert core.questions == []
+    end = core.mark_end(6)
+    core.drain()
+    core.answer()
+    core.drain()
+    assert [core.offset_of(token) for token in (other, end, *early)] == [1, 2, 3, 4]
+
+
+def test_those_that_are_early_are_told_together_and_at_once_when_there_are_too_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(verifying, "EARLY_MAX", 2)
+    core = TransactionalCore()
+    core.begin(5)
+    first = core.write_batch(6)
+    core.pass_time(verifying.EARLY_MS_MAX - 1)
+    second = core.write_batch(6, 1)
+    third = core.write_batch(6, 2)
+    assert core.refusal_of(third) is ErrorCode.CONCURRENT_TRANSACTIONS
+    core.pass_time(1)
+    told = {core.refusal_of(token) for token in (first, second)}
+    assert told == {ErrorCode.CONCURRENT_TRANSACTIONS}
+    core.mark_end(6)
+    core.drain()
+    core.begin(6)
+
+
+@pytest.mark.parametrize("why", ["leads anew", "stops", "fails"])
+def test_one_that_is_early_is_told_when_there_is_nothing_more_to_wait_for(why: str) -> None:
+    core = leading()
+    core.verify(5)
+    core.answer()
+    core.append_directly(5)
+    core.drain()
+    early = core.write_batch(6)
+    assert coded(core, early) == "waits"
+    if why == "leads anew":
+        core.lead(2, 2)
+    elif why == "stops":
+        core.tell(FlushAll())
+    else:
+        core.tell(FailPartition(key=key_of(0), error=failure(ErrorCode.STORAGE_CORRUPT)))
+    assert coded(core, early) == "Refuse"
+    core.pass_time(verifying.EARLY_MS_MAX)
 
 
 def test_trap_5_in_the_turn_too() -> None:
@@ -228,6 +283,23 @@ def test_trap_20_of_two_in_the_same_write_one_is_appended() -> None:
     core.drain()
     assert core.offset_of(first) == core.offset_of(again) == 2
     assert sum(header.is_control for header in core.headers()) == 1
+
+
+@pytest.mark.parametrize("is_open", [False, True])
+def test_trap_1_a_marker_that_was_delayed_ends_no_later_transaction(is_open: bool) -> None:
+    core = TransactionalCore()
+    core.begin(5)
+    core.mark_end(6)
+    core.drain()
+    core.begin(6)
+    if not is_open:
+        core.mark_end(7)
+        core.drain()
+    end_offset = core.log().log_end_offset
+    delayed = core.mark_end(5 if is_open else 6)
+    core.drain()
+    assert core.refusal_of(delayed) is ErrorCode.FENCED_PRODUCER_EPOCH
+    assert core.log().log_end_offset == end_offset
 
 
 def test_a_marker_that_is_there_is_answered_once_the_log_is_committed_so_far() -> None:

@@ -159,6 +159,10 @@ class CoreUnderTransactions(RuleBasedStateMachine):
     def roll(self) -> None:
         self.core.tell(RollSegment(key=key_of(0)))
 
+    @rule(ms=st.sampled_from([1, 200, 1_000]))
+    def pass_time(self, ms: int) -> None:
+        self.core.pass_time(ms)
+
     @rule()
     def lead_anew(self) -> None:
         self.leader_epoch += 1
@@ -232,6 +236,7 @@ class CoreUnderTransactions(RuleBasedStateMachine):
             return
         self.core.tell(SetFull(is_full=False))
         for _ in range(20):
+            self.core.pass_time(1_000)
             self.core.drain()
             while self.core.questions:
                 self.decide(0)

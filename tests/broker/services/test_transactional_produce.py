@@ -19,6 +19,8 @@ from tidelog.wire.batch import encode_batch
 from tidelog.wire.calls.produce import PartitionBatch
 from tidelog.wire.errors import ErrorCode, TidelogError
 
+BUSY = TidelogError(ErrorCode.CONCURRENT_TRANSACTIONS, tried="add", happened="not completed yet")
+
 
 def code_of(answer: PartitionAcknowledgement) -> ErrorCode | None:
     return None if answer.error is None else answer.error.code
@@ -140,6 +142,26 @@ def test_trap_5_a_first_batch_is_told_to_wait_for_the_end_of_the_transaction_bef
         assert await house.end(6) is None
         (answer,) = await house.write(addressed(sealed(6)))
         assert code_of(answer) is None
+
+    with_house(work)
+
+
+def test_a_coordinator_that_still_finishes_an_end_is_asked_again_before_the_producer_hears() -> (
+    None
+):
+    async def work(house: AdmissionHouse) -> None:
+        house.coordinator.refusals = [BUSY] * 3
+        (answer,) = await house.write(addressed(sealed(5)))
+        assert code_of(answer) is None
+        assert len(house.coordinator.questions) == 4
+        house.coordinator.refusals = [BUSY] * 100
+        (answer,) = await house.write(addressed(sealed(5, producer_id=8)), transactional_id="u")
+        assert code_of(answer) is ErrorCode.CONCURRENT_TRANSACTIONS
+        waits_ms = [question.timeout_ms for question in house.coordinator.questions[4:]]
+        assert waits_ms[0] == 10_000
+        assert waits_ms == sorted(waits_ms, reverse=True), "within the deadline of the request"
+        assert len(waits_ms) < 10
+        assert house.verifier.in_flight == 0
 
     with_house(work)
 

@@ -109,6 +109,8 @@ class HandCoordinator:
         self.questions: list[Question] = []
         self.is_prompt = True
         self.refusal: TidelogError | None = None
+        self.refusals: list[TidelogError] = []
+        """Of the next questions; then `refusal` counts."""
 
     async def add_partitions(
         self,
@@ -124,6 +126,8 @@ class HandCoordinator:
         self.questions.append(question)
         if not self.is_prompt:
             await question.answer
+        if self.refusals:
+            raise self.refusals.pop()
         if self.refusal is not None:
             raise self.refusal
 
@@ -223,7 +227,7 @@ class AdmissionHouse:
         )
         self.replicas = Replicas([self.directory], metadata, HERE)
         self.replicas.announce_to(SoleRoles())
-        self.verifier = Verifier(self.replicas, self.coordinator, self.meter)
+        self.verifier = Verifier(self.replicas, self.coordinator, ports.clock, self.meter)
         self.produce = ProduceHandler(
             self.replicas, time, BrokerLimits(), self.metadata, self.meter
         )

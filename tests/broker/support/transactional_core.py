@@ -12,6 +12,7 @@ from tidelog.broker.directory.core.messages import (
     Effect,
     Message,
     Refuse,
+    Tick,
     Verified,
     Verify,
     VerifyTransaction,
@@ -122,6 +123,10 @@ class Transactional(CoreModel):
             )
         )
         return question
+
+    def pass_time(self, ms: int) -> None:
+        """The owner's clock ticks."""
+        self.tell(Tick(now_ms=self.core.state.now_ms + ms))
 
     def begin(self, epoch: int, *, producer_id: int = 7) -> None:
         """A transaction has its first batch in the log."""

@@ -1,9 +1,11 @@
 """Asks coordinators what the leaders of this broker's partitions want to know before they append.
 
 Owns the questions in flight of the whole node. One transaction that begins in several partitions at
-once is one question: what arrives in one turn of the loop, of one identity, is asked together. It
-must never leave a question without an answer for longer than its `timeout_ms`, nor answer yes for a
-coordinator that has not said so.
+once is one question: what arrives in one turn of the loop, of one identity, is asked together. A
+coordinator that still finishes the transaction before is asked again, for a moment: that takes
+milliseconds, and a producer that is told to come again takes many times that. It must never leave a
+question without an answer for longer than its `timeout_ms`, nor answer yes for a coordinator that
+has not said so.
 """
 
 import asyncio
@@ -17,10 +19,15 @@ from tidelog.broker.replicas.replicas import Replicas
 from tidelog.broker.shared.meter import Meter, count
 from tidelog.broker.transactions.asking import TransactionAsking
 from tidelog.broker.transactions.state.answers import Identity
-from tidelog.ports import TaskScope
+from tidelog.ports import Clock, TaskScope
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import ProducerEpoch, ProducerId
 
+AGAIN_MS_MIN: Final = 2
+"""How long after CONCURRENT_TRANSACTIONS a coordinator is asked again; doubles."""
+AGAIN_MS_MAX: Final = 200
+"""So long in all: then the producer is told."""
+NS_PER_MS: Final = 1_000_000
 CALLS_MAX: Final = 1_000
 """Questions to coordinators in flight at once, of one node."""
 
@@ -35,9 +42,12 @@ class _Transaction(msgspec.Struct, frozen=True):
 class Verifier:
     """Of one broker. `run` is its task."""
 
-    def __init__(self, replicas: Replicas, asking: TransactionAsking, meter: Meter) -> None:
+    def __init__(
+        self, replicas: Replicas, asking: TransactionAsking, clock: Clock, meter: Meter
+    ) -> None:
         self._replicas = replicas
         self._asking = asking
+        self._clock = clock
         self._meter = meter
         self._collected: dict[_Transaction, list[Asked]] = {}
         """Asked since the last turn."""
@@ -83,19 +93,35 @@ class Verifier:
 
     async def _ask(self, transaction: _Transaction, asked: list[Asked]) -> None:
         self._meter.verifications += 1
-        refusal = None
         try:
-            await self._asking.add_partitions(
-                transaction.transactional_id,
-                transaction.identity,
-                tuple(sorted({question.key for question, _ in asked})),
-                timeout_ms=min(question.timeout_ms for question, _ in asked),
-            )
-        except TidelogError as error:
-            refusal = error
+            refusal = await self._answer(transaction, asked)
         finally:
             self.in_flight -= 1
         self._tell(asked, refusal)
+
+    async def _answer(self, transaction: _Transaction, asked: list[Asked]) -> TidelogError | None:
+        keys = tuple(sorted({question.key for question, _ in asked}))
+        timeout_ms = min(question.timeout_ms for question, _ in asked)
+        begun_ns, pause_ms = self._clock.monotonic_ns(), AGAIN_MS_MIN
+        left_ms = timeout_ms
+        while True:
+            try:
+                await self._asking.add_partitions(
+                    transaction.transactional_id,
+                    transaction.identity,
+                    keys,
+                    timeout_ms=left_ms,
+                )
+            except TidelogError as error:
+                took_ms = (self._clock.monotonic_ns() - begun_ns) // NS_PER_MS
+                left_ms = timeout_ms - took_ms - pause_ms
+                is_over = took_ms + pause_ms > AGAIN_MS_MAX or left_ms <= 0
+                if error.code is not ErrorCode.CONCURRENT_TRANSACTIONS or is_over:
+                    return error
+            else:
+                return None
+            await self._clock.sleep(pause_ms)
+            pause_ms *= 2
 
     def _tell(self, asked: list[Asked], error: TidelogError | None) -> None:
         if error is not None:

@@ -25,7 +25,7 @@ class BrokerAdmission:
         *,
         cluster_id: str,
     ) -> None:
-        self._verifier = Verifier(replicas, asking, meter)
+        self._verifier = Verifier(replicas, asking, clock, meter)
         self._rpc = MarkerRpc(markers, clock, cluster_id=cluster_id)
 
     @property

@@ -155,6 +155,8 @@ def _on_message(state: DirectoryState, message: Message) -> None:
             flushing.on_flush_ended(state, message)
         case Tick():
             flushing.on_tick(state, message.now_ms)
+            if state.early:
+                writing.on_append_all(state, transactional.on_tick(state))
         case FollowerAt():
             role_changes.on_follower_at(state, message)
         case CommitTo():

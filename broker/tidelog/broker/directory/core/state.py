@@ -60,6 +60,8 @@ class DirectoryState:
         self.doomed: list[Doomed] = []
         self.moved: dict[PartitionKey, Partition] = {}
         """One of several replicas each, of which this step has moved an end."""
+        self.early: dict[PartitionKey, Partition] = {}
+        """With batches that wait for the end of the transaction before theirs."""
         self.failure: TidelogError | None = None
         self.is_full = False
         self.is_stopping = False
@@ -198,6 +200,15 @@ class DirectoryState:
         """Those of which the next segment is wanted."""
         rolls, self.rolls = self.rolls, []
         return rolls
+
+    def note_early(self, partition: Partition) -> None:
+        """A batch waits there for the end of the transaction before its own."""
+        self.early[partition.log.key] = partition
+
+    def take_early(self) -> list[Partition]:
+        """The partitions where some may still wait so."""
+        early, self.early = self.early, {}
+        return list(early.values())
 
     def note_duplicate(self) -> None:
         """A batch was sent again."""

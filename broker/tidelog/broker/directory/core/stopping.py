@@ -140,8 +140,7 @@ def refusal(state: DirectoryState, key: PartitionKey) -> TidelogError:
 def refuse_verifying(state: DirectoryState, partition: Partition, error: TidelogError) -> None:
     """Refuse those who wait for a coordinator; what was verified counts no more."""
     if partition.verifying is not None:
-        waiting = partition.verifying.take_waiting()
-        state.refuse_all((each.token for each in waiting), error)
+        state.refuse_all(partition.verifying.take_waiting(), error)
 
 
 def _refuse_held(state: DirectoryState, partition: Partition, error: TidelogError) -> None:

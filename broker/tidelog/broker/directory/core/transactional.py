@@ -8,7 +8,9 @@ record's walk.
 Theory of operation. The rules are those of `log.transactions.admission`; here they meet the queue:
 
     arrives ── open here, or verified ───────────────────────▶ queued ── its turn ──▶ judged again
-       │                                                          ▲
+       │  ▲                                                       ▲
+       │  │ the marker is in the log                              │
+       ├──┴─ the transaction before it is open ── waits a moment  │
        └── Verify ── waits, later ones behind it ── Verified: yes ┘
                                                  └─ Verified: no ──▶ all of them are refused
 
@@ -16,6 +18,10 @@ A turn sees what is planned in the same write as if it were in the log: a marker
 has ended its transaction, although none of it is written. What was verified goes with the first
 batch, with the transaction's marker, and with the leadership: an answer that comes later finds
 nobody who waits, and verifies nothing.
+
+The answer to an end comes before its markers, so a producer that goes on at once is often early by
+a few milliseconds. Its batch is parked until the marker comes, and told to come again only if none
+does in time.
 
 A batch of the present epoch that is stored is answered as it was: its sender has missed the answer.
 A batch of an older epoch is refused even if it is stored. Its transaction is over: whoever ended it
@@ -38,7 +44,7 @@ from tidelog.broker.directory.core.role_errors import not_leader
 from tidelog.broker.directory.core.rounds import Again, Awaiting, Planned
 from tidelog.broker.directory.core.state import DirectoryState
 from tidelog.broker.directory.core.stopping import refusal
-from tidelog.broker.directory.core.verifying import Waiting
+from tidelog.broker.directory.core.verifying import Early, Waiting
 from tidelog.broker.log.producer_state import NO_TRANSACTION, Producer, here_of
 from tidelog.broker.log.transactions.admission import FirstBatch, MarkerHere, MarkerVerdict
 from tidelog.broker.log.transactions.markers import marker_of
@@ -50,7 +56,10 @@ NO_SEQUENCE: Final = -1
 
 
 def on_arrival(
-    state: DirectoryState, message: AppendTransactional | VerifyTransaction
+    state: DirectoryState,
+    message: AppendTransactional | VerifyTransaction,
+    *,
+    may_be_early: bool = True,
 ) -> list[AppendBatch]:
     """Returns the batch if it goes to the queue at once; else it waits, or is refused."""
     if isinstance(message, AppendTransactional):
@@ -70,9 +79,13 @@ def on_arrival(
         )
     try:
         partition = _leading(state, key)
-        ticket = partition.verify().judge(
-            partition.log.producer_here(batch.producer_id), batch, waiting, tried=f"append to {key}"
-        )
+        here, verifying = partition.log.producer_here(batch.producer_id), partition.verify()
+        if may_be_early and here is not None and here.is_open and here.epoch < batch.producer_epoch:
+            early = Early(waiting.token, batch.producer_id, state.now_ms, message)
+            if verifying.wait_for_end(early):
+                state.note_early(partition)
+                return []
+        ticket = verifying.judge(here, batch, waiting, tried=f"append to {key}")
     except TidelogError as error:
         state.refuse(waiting.token, error)
         return []
@@ -181,12 +194,32 @@ def _check_hanging(append: AppendBatch, known: Producer | None) -> None:
         )
 
 
-def note(planned: Planned) -> None:
-    """A batch or marker that this replica has admitted is in the log."""
+def note(state: DirectoryState, planned: Planned) -> list[AppendBatch]:
+    """A batch or marker that this replica has admitted is in the log. Returns the batches that go
+    to the queue because of it."""
     header, verifying = planned.header, planned.plan.partition.verifying
     if verifying is None:
-        return
-    if header.is_control:
-        verifying.admission.on_marker(header.producer_id, header.producer_epoch)
-    else:
+        return []
+    if not header.is_control:
         verifying.admission.on_batch(header.producer_id, header.producer_epoch)
+        return []
+    verifying.admission.on_marker(header.producer_id, header.producer_epoch)
+    return [
+        append
+        for early in verifying.take_early(header.producer_id)
+        for append in on_arrival(state, early.message)
+    ]
+
+
+def on_tick(state: DirectoryState) -> list[AppendBatch]:
+    """Those that have waited for long enough are told to come again, or go on."""
+    found = []
+    for partition in state.take_early():
+        verifying = partition.verifying
+        if verifying is None:
+            continue
+        for early in verifying.take_too_early(state.now_ms):
+            found += on_arrival(state, early.message, may_be_early=False)
+        if verifying.has_early:
+            state.note_early(partition)
+    return found

@@ -1,7 +1,8 @@
 """What a leader verifies with coordinators for one partition, and who waits for it. Pure.
 
 Owns the partition's `Admission` and, for each question that is not answered, those who wait behind
-it. Only its own methods change it.
+it; and those who wait for the end of the transaction before theirs, so that nothing is asked for
+them yet. Only its own methods change it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,11 @@ from tidelog.broker.log.transactions.admission import Admission, AskCoordinator,
 from tidelog.wire.errors import ErrorCode, TidelogError
 
 if TYPE_CHECKING:
-    from tidelog.broker.directory.core.messages import AppendBatch
+    from tidelog.broker.directory.core.messages import (
+        AppendBatch,
+        AppendTransactional,
+        VerifyTransaction,
+    )
     from tidelog.broker.log.transactions.admission import FirstBatch, ProducerHere
 
 QUESTIONS_MAX: Final = 1_000
@@ -22,6 +27,12 @@ QUESTIONS_MAX: Final = 1_000
 VERIFIED_MAX: Final = 10_000
 """Transactions of one partition that are verified and have nothing in its log yet: as many as the
 producers that a log remembers. Each goes with its first batch, or with the marker that ends it."""
+EARLY_MAX: Final = 1_000
+"""Batches of one partition that wait for the end of the transaction before theirs; more are told to
+come again."""
+EARLY_MS_MAX: Final = 400
+"""How long they wait, give or take a tick. An end takes a few milliseconds from its decision to its
+marker, and a producer that is told to come again takes many times that."""
 NOTHING_TO_ASK: Final = 0
 
 
@@ -33,19 +44,30 @@ class Waiting(msgspec.Struct, frozen=True):
     """None: it waits for the answer alone."""
 
 
+class Early(msgspec.Struct, frozen=True):
+    """One that has arrived before the marker of the transaction before its own."""
+
+    token: int
+    producer_id: int
+    since_ms: int
+    message: AppendTransactional | VerifyTransaction
+
+
 class Verifying:
     """Of one partition, for as long as this replica leads it."""
 
-    __slots__ = ("_waiting", "admission")
+    __slots__ = ("_early", "_waiting", "admission")
 
     def __init__(self) -> None:
         self.admission: Final = Admission()
+        self._early: list[Early] = []
+        """In the order in which they arrived."""
         self._waiting: dict[int, list[Waiting]] = {}
         """By ticket, in the order in which they arrived."""
 
     def __len__(self) -> int:
-        """How many questions are not answered."""
-        return len(self._waiting)
+        """How many questions are not answered, and batches that wait for a marker."""
+        return len(self._waiting) + len(self._early)
 
     def judge(
         self, here: ProducerHere | None, batch: FirstBatch, waiting: Waiting, *, tried: str
@@ -87,9 +109,37 @@ class Verifying:
         self.admission.on_answer(producer_id, ticket, error)
         return self._waiting.pop(ticket, [])
 
-    def take_waiting(self) -> list[Waiting]:
-        """Returns all who wait, and forgets what was asked and what was verified."""
-        taken = [each for waiting in self._waiting.values() for each in waiting]
+    def wait_for_end(self, early: Early) -> bool:
+        """Let it wait for the marker of the transaction before; False: too many do."""
+        if len(self._early) >= EARLY_MAX:
+            return False
+        self._early.append(early)
+        return True
+
+    def take_early(self, producer_id: int) -> list[Early]:
+        """Returns those of the producer that waited for its marker, in their order."""
+        if not self._early:
+            return []
+        taken = [each for each in self._early if each.producer_id == producer_id]
+        self._early = [each for each in self._early if each.producer_id != producer_id]
+        return taken
+
+    def take_too_early(self, now_ms: int) -> list[Early]:
+        """Returns those that have waited for long enough, with all of their producers: a later
+        batch would look like a gap if it went on without them."""
+        late = {each.producer_id for each in self._early if now_ms - each.since_ms >= EARLY_MS_MAX}
+        return [early for producer_id in sorted(late) for early in self.take_early(producer_id)]
+
+    @property
+    def has_early(self) -> bool:
+        """Whether somebody waits for a marker."""
+        return bool(self._early)
+
+    def take_waiting(self) -> list[int]:
+        """Returns the tokens of all who wait, and forgets what was asked and what was verified."""
+        taken = [each.token for waiting in self._waiting.values() for each in waiting]
+        taken += [each.token for each in self._early]
         self._waiting.clear()
+        self._early.clear()
         self.admission.clear()
         return taken

@@ -207,7 +207,7 @@ def _take_in(state: DirectoryState, round_: WriteRound) -> None:
         else:
             state.acknowledge(stored)
     for planned in round_.admitted:
-        transactional.note(planned)
+        on_append_all(state, transactional.note(state, planned))
     for plan in round_.plans:
         _take_in_plan(state, plan)
     for again in round_.again:
