@@ -1,6 +1,7 @@
 """Offsets in a transaction: the coordinator's promises one by one. Each named trap is one that
 another log fell into; storms are in `test_staged_model`."""
 
+import msgspec
 import pytest
 
 from tests.broker.groups.support.house import House, key, persistent, topic
@@ -163,6 +164,27 @@ def test_the_next_transaction_waits_until_the_end_of_this_one_is_here(house: Hou
     assert house.refusal(send((A0, 6), epoch=0, group="")) is ErrorCode.INVALID_ARGUMENT
     house.end(identity(1), Decision.ABORT)
     house.ask(send((A0, 6), epoch=1), SendOffsetsAnswer)
+
+
+def test_an_identity_has_one_transactional_id(house: House) -> None:
+    house.ask(send((A0, 5)), SendOffsetsAnswer)
+    other = msgspec.structs.replace(send((A0, 6)), transactional_id="somebody")
+    assert house.refusal(other) is ErrorCode.INVALID_ARGUMENT
+
+
+def test_offsets_that_are_staged_take_their_room_from_plain_commits(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "OFFSETS_PER_GROUP_MAX", 2)
+    house.ask(commit((A0, 1)), CommitAnswer)
+    house.ask(send((A0, 5), (A1, 5)), SendOffsetsAnswer)
+    answer = house.ask(commit((key("b", 0), 1), (A1, 1)), CommitAnswer)
+    refused, stored = answer.errors
+    assert isinstance(refused, TidelogError)
+    assert refused.code is ErrorCode.RESOURCE_EXHAUSTED
+    assert stored is None
+    house.end(identity(1), Decision.COMMIT)
+    assert len(house.core.groups["g"].offsets) == 2
 
 
 def test_no_offsets_are_no_part_of_a_transaction(house: House) -> None:

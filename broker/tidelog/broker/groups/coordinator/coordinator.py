@@ -62,8 +62,9 @@ _REFUSED: Final = frozenset(
     }
 )
 """Of a batch that its partition does not take in its turn: it was not written."""
-VERIFICATION_MS: Final = 5_000
-"""How long a transaction's coordinator may be asked for a SendOffsets."""
+VERIFICATION_MS: Final = 3_000
+"""How long a transaction's coordinator may be asked for a SendOffsets: whoever sent them waits for
+five seconds, and is to hear what is missing."""
 
 
 def marker_taker(core: GroupCoordinatorCore) -> TakeMarker:

@@ -6,7 +6,7 @@ must never let an offset in for a topic that the view does not have: what the vi
 forgotten for good.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from tidelog.broker.groups.state import limits
@@ -127,8 +127,19 @@ def judge_owner(
     )
 
 
-def kept_keys(group: Group) -> Mapping[PartitionKey, object]:
-    """Partitions of which the group keeps an offset, or will if a transaction is committed."""
-    if not group.staged:
-        return group.offsets
-    return {**group.offsets, **holders(group.staged.values())}
+class KeptOffsets:
+    """Partitions of which a group keeps an offset, or will if transactions are committed: the room
+    for those is promised. A look, not a copy: a group has a hundred thousand."""
+
+    def __init__(self, group: Group) -> None:
+        self._offsets: Final = group.offsets
+        self._held: Final = holders(group.staged.values()) if group.staged else {}
+
+    def __contains__(self, key: PartitionKey) -> bool:
+        return key in self._offsets or key in self._held
+
+    def room(self, keys: Iterable[PartitionKey] = ()) -> int:
+        """For how many more partitions there is room, once it keeps these as well."""
+        held = sum(1 for key in self._held if key not in self._offsets)
+        new = sum(1 for key in keys if key not in self)
+        return limits.OFFSETS_PER_GROUP_MAX - len(self._offsets) - held - new

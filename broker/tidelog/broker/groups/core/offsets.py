@@ -10,17 +10,16 @@ from collections.abc import Iterable
 
 from tidelog.broker.groups.core.judging import (
     COMMIT,
+    KeptOffsets,
     check_count,
     check_request,
     check_room,
     committing_member,
     judge,
     judge_owner,
-    kept_keys,
     no_room,
 )
 from tidelog.broker.groups.core.targets import subscribed
-from tidelog.broker.groups.state import limits
 from tidelog.broker.groups.state.answers import AlterOffsetsAnswer, DeleteOffsetsAnswer
 from tidelog.broker.groups.state.draft import Draft
 from tidelog.broker.groups.state.group import Group
@@ -50,8 +49,8 @@ def on_commit(world: World, draft: Draft, request: CommitOffsets) -> CommitAnswe
     check_room(world, group, tried)
     errors: list[TidelogError | None] = []
     accepted: list[OffsetToCommit] = []
-    kept = kept_keys(group)
-    room = limits.OFFSETS_PER_GROUP_MAX - len(kept)
+    kept = KeptOffsets(group)
+    room = kept.room()
     for offset in request.offsets:
         error = judge(world, tried, offset)
         if error is None and member is not None:
@@ -103,9 +102,7 @@ def on_alter(world: World, draft: Draft, request: AlterOffsets) -> AlterOffsetsA
     if group.members:
         raise not_empty(group, tried)
     check_room(world, group, tried)
-    if len({**kept_keys(group), **{each.key: None for each in request.offsets}}) > (
-        limits.OFFSETS_PER_GROUP_MAX
-    ):
+    if KeptOffsets(group).room(each.key for each in request.offsets) < 0:
         raise no_room(tried)
     held = holders(group.staged.values())
     errors = [

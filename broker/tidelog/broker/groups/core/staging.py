@@ -19,12 +19,12 @@ from typing import Final
 import msgspec
 
 from tidelog.broker.groups.core.judging import (
+    KeptOffsets,
     check_request,
     check_room,
     committing_member,
     judge,
     judge_owner,
-    kept_keys,
     no_room,
     records_size,
 )
@@ -43,6 +43,7 @@ from tidelog.broker.transactions.state.refusals import (
     check_id,
     check_identity,
     concurrent,
+    invalid,
 )
 from tidelog.broker.transactions.state.states import Decision
 from tidelog.wire.calls.groups import SendOffsets
@@ -205,7 +206,10 @@ class Staging:
                 error = judge_owner(group, member, request.member_epoch, offset.key)
             if error is not None:
                 raise error
-        self._check_order(group.staged.get(identity.producer_id), identity, tried)
+        here = group.staged.get(identity.producer_id)
+        if here is not None and here.identity == identity:
+            _check_name(here, request, tried)
+        self._check_order(here, identity, tried)
         self._check_limits(group, request, tried)
 
     def _check_order(self, here: StagedTransaction | None, identity: Identity, tried: str) -> None:
@@ -231,7 +235,7 @@ class Staging:
             raise exhausted(tried, what, "STAGED_OFFSETS_PER_PARTITION_MAX", limit)
         merged = {} if here is None else here.offsets()
         merged.update({each.key: each for each in request.offsets})
-        if len({**kept_keys(group), **merged}) > limits.OFFSETS_PER_GROUP_MAX:
+        if KeptOffsets(group).room(merged) < 0:
             raise no_room(tried)
         parts = 1 if here is None else 1 + len(here.parts)
         if parts > limits.STAGED_PARTS_MAX:
@@ -313,6 +317,12 @@ class Staging:
 
 def _is_ended(identity: Identity, end: Identity) -> bool:
     return identity.producer_id == end.producer_id and identity.producer_epoch < end.producer_epoch
+
+
+def _check_name(here: StagedTransaction, request: SendOffsets, tried: str) -> None:
+    """What waits for the transaction is told its name: it has to be the right one."""
+    if here.transactional_id != request.transactional_id:
+        raise invalid(tried, f"{here.identity} is the identity of `{here.transactional_id}`")
 
 
 def _full(tried: str, what: str, limit_name: str, limit: int) -> TidelogError:
