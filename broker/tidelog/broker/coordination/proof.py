@@ -14,7 +14,8 @@ appends a record that means nothing, and answers what came before it once it is 
 Nobody else led when the append began, so what the core says was true at that moment at least. What
 is left is as in Kafka: a leader that moves while both are in contact answers lookups until it has
 the image that says so. Where even that may not be, an answer waits for an append as well: what a
-coordinator of transactions refuses for good.
+coordinator of transactions refuses for good, and from where a reader goes on that is no member. (A
+member is told by its epoch: a coordinator of before does not know it.)
 
 Owns the records that mean nothing, of which one is under way at a time. It must never let an append
 that began earlier speak for a request that came later.

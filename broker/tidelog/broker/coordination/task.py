@@ -206,13 +206,18 @@ class PartitionCoordinator(ABC, Generic[CoreT, ToldT, ResponseT]):
             self._is_tick_due = True
             self._tell(self._time_has_passed(now_ms))
 
-    async def _submit(self, make: Callable[[int], ToldT]) -> ResponseT:
-        """Submit what is made for a request's id, and wait for its answer."""
+    async def _submit(self, make: Callable[[int], ToldT], *, proves: str = "") -> ResponseT:
+        """Submit what is made for a request's id, and wait for its answer.
+
+        `proves`: why it has to be shown first that this broker still leads; empty: it need not,
+        while this broker is in contact with a controller.
+        """
         self._check_asked()
-        if not self._is_in_contact() and self._proof is not None:
+        reason = proves if self._is_in_contact() else "having heard from no controller"
+        if reason and self._proof is not None:
             self._proving += 1
             try:
-                await self._proof.wait("having heard from no controller")
+                await self._proof.wait(reason)
             finally:
                 self._proving -= 1
             self._check_asked()

@@ -46,6 +46,7 @@ from tidelog.broker.transactions.state.states import Decision
 from tidelog.ports import TaskScope
 from tidelog.wire.batch import BatchHeader
 from tidelog.wire.batch.marker import Marker, MarkerType
+from tidelog.wire.calls.groups import FetchOffsets
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import BrokerId, LeaderEpoch, PartitionKey
 
@@ -117,7 +118,12 @@ class GroupCoordinator(PartitionCoordinator[GroupCoordinatorCore, _Told, Respons
             self._tell(settings)
 
     async def ask(self, request: AnyRequest, caller: Caller = NOBODY) -> Response:
-        """Submit a request and wait for its answer."""
+        """Submit a request and wait for its answer.
+
+        Where a reader that is no member goes on is told when it is shown that this broker still
+        leads. One that was replaced a moment ago and has not heard of it does not know what was
+        committed since, and the reader's next transaction would process it twice.
+        """
 
         def asked(request_id: int) -> Asked:
             return Asked(
@@ -128,7 +134,8 @@ class GroupCoordinator(PartitionCoordinator[GroupCoordinatorCore, _Told, Respons
                 caller=caller,
             )
 
-        return await self._submit(asked)
+        proves = "before it says where a reader goes on" if _is_reader(request) else ""
+        return await self._submit(asked, proves=proves)
 
     # -- what its core is told -------------------------------------------------------------------
 
@@ -251,6 +258,11 @@ class GroupCoordinator(PartitionCoordinator[GroupCoordinatorCore, _Told, Respons
 
     def _log_failure(self, failure: TidelogError) -> None:
         self._events.warning("group_coordinator_failed", partition=self.key, error=failure)
+
+
+def _is_reader(request: AnyRequest) -> bool:
+    """Somebody that is no member asks where to go on."""
+    return isinstance(request, FetchOffsets) and request.require_stable and not request.member_id
 
 
 def _pair_of(producer: Identity | None) -> Producer | None:
