@@ -290,3 +290,28 @@ def test_offsets_of_an_unknown_member_leave_abort_as_the_only_way(
     assert (error.code, error.abort_required) == (ErrorCode.UNKNOWN_MEMBER, True)
     assert failed(producer.commit_transaction).abort_required
     producer.abort_transaction()
+
+
+def test_a_closed_producer_refuses_every_call_of_a_transaction(
+    clients: Clients, server: ContractServer
+) -> None:
+    producer = make(clients, server)
+    client = producer if clients.driver == "threads" else producer._client
+    producer.init_transactions()
+    t = producer.transaction()
+    producer.close()
+    assert client.is_closed
+    calls = (
+        "init_transactions",
+        "begin_transaction",
+        "commit_transaction",
+        "abort_transaction",
+        "prepare_transaction",
+        "transaction",
+    )
+    for name in calls:
+        assert refused(getattr(producer, name)).code is ErrorCode.CLOSED, name
+    assert refused(t.__enter__).code is ErrorCode.CLOSED
+    assert refused(lambda: producer.complete(TransactionToken("pay", 1, 0))).code is (
+        ErrorCode.CLOSED
+    )

@@ -97,6 +97,9 @@ def use_inherited(clients: Sequence[Producer | AdminClient]) -> int:
     for client in clients:
         if judge(partial(use_client, client), must_refuse=True) != AS_EXPECTED:
             return UNEXPECTED
+        call = client.begin_transaction if isinstance(client, Producer) else client.describe_cluster
+        if judge(call, must_refuse=True) != AS_EXPECTED:
+            return UNEXPECTED
         client.close()
     return AS_EXPECTED
 

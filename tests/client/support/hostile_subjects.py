@@ -137,6 +137,34 @@ class ProducerSubject(Subject):
         self.call("send", "sent", b"alive")
 
 
+class TransactionalSubject(ProducerSubject):
+    """A producer with transactions, between two of them before each call."""
+
+    def functions(self) -> dict[str, Callable[..., Any]]:
+        found = super().functions()
+        return {name: each for name, each in found.items() if not name.startswith("send_")} | {
+            "send_offsets_to_transaction": found["send_offsets_to_transaction"]
+        }
+
+    def make(self) -> Any:
+        self.number = getattr(self, "number", 0) + 1
+        return self.kind(
+            bootstrap_servers=self.bootstrap,
+            linger_ms=0,
+            max_block_ms=5_000,
+            transactional_id=f"hostile {self.kind.__name__} {self.number}",
+        )
+
+    def check(self) -> None:
+        with contextlib.suppress(TidelogError):
+            self.call("init_transactions")
+        with contextlib.suppress(TidelogError):
+            self.call("abort_transaction")
+        self.call("begin_transaction")
+        self.call("send", "sent", b"alive")
+        self.call("commit_transaction")
+
+
 class ConsumerSubject(Subject):
     good: ClassVar[Good] = {
         "topics": ["read"], "partitions": [READ], "partition": READ, "offset": 0, "topic": "read",
@@ -320,6 +348,8 @@ SHORT: Final[dict[type, dict[str, Any]]] = {
 SUBJECTS: Final[dict[str, Callable[[str], Subject]]] = {
     "Producer": lambda at: ProducerSubject(Producer, at),
     "AsyncProducer": lambda at: ProducerSubject(AsyncProducer, at),
+    "Producer with transactions": lambda at: TransactionalSubject(Producer, at),
+    "AsyncProducer with transactions": lambda at: TransactionalSubject(AsyncProducer, at),
     "Consumer": lambda at: ConsumerSubject(Consumer, at),
     "AsyncConsumer": lambda at: ConsumerSubject(AsyncConsumer, at),
     "Consumer in a group": lambda at: MemberSubject(Consumer, at),

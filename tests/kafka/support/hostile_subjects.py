@@ -35,7 +35,9 @@ from tidelog.kafka.admin import (
 from tidelog.kafka.consumer.commit_future import CommitFuture
 from tidelog.kafka.errors import IllegalStateError, KafkaError
 from tidelog.kafka.producer.future import FutureRecordMetadata
+from tidelog.kafka.shared.checked import TABLE
 from tidelog.kafka.shared.option_table import ADMIN, CONSUMER, PRODUCER, Option
+from tidelog.kafka.shared.translation import translating
 from tidelog.wire.errors import ErrorCode
 
 SHORT: Final[Mapping[type, Mapping[str, Any]]] = {
@@ -75,8 +77,18 @@ def names(told: str, parameter: str) -> bool:
     return parameter.lower().removesuffix("s") in told.lower()
 
 
+def send_offsets_of(subject: object, value: object) -> None:
+    """As far as a producer looks at a member before it asks anybody."""
+    del subject
+    with translating():
+        TABLE["group_metadata"](value, "send offsets", "group_metadata")
+
+
 class ProducerSubject(KafkaSubject):
-    good: ClassVar[Good] = {"topic": "sent", "value": b"v", "send.value": b"v"}
+    good: ClassVar[Good] = {
+        "topic": "sent", "value": b"v", "send.value": b"v", "group_metadata": "g",
+        "offsets": {READ: OffsetAndMetadata(1, "", -1)},
+    }  # fmt: skip
 
     def make(self) -> Any:
         return self.kind(bootstrap_servers=self.bootstrap, linger_ms=0, max_block_ms=5_000)
@@ -252,7 +264,9 @@ TAKEN: Final[Mapping[type, Taken]] = {
         },
     ),
     MemberToRemove: Taken(lambda at, value: at.admin.remove_group_members("g", [value]), {}),
-    ConsumerGroupMetadata: Taken(handed_out, {}),
+    ConsumerGroupMetadata: Taken(
+        send_offsets_of, {"group_id": "g"}
+    ),
     OffsetAndTimestamp: Taken(handed_out, {"offset": 0, "timestamp": 0}),
     TopicPartitionReplica: Taken(handed_out, {"topic": "held", "partition": 0, "broker_id": 1}),
 }  # fmt: skip
