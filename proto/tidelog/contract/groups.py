@@ -252,6 +252,9 @@ def read_send_offsets(
     offsets = tuple(read_offset(each, tried=tried) for each in message.offsets)
     refuse_twice([each.key for each in offsets], tried=tried)
     _refuse_below_zero(offsets, tried=tried)
+    if not message.HasField("identity"):
+        # Unset it would read as the first producer's, 0@0.
+        raise invalid(tried, "the request has no identity")
     return SendOffsets(
         transactional_id=message.transactional_id,
         producer_id=ProducerId(message.identity.producer_id),

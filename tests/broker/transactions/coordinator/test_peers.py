@@ -12,6 +12,7 @@ from tests.broker.transactions.support.house import identity
 from tests.metadata_quorum.controller import clusters
 from tidelog.broker.services.shared.peer_calls import PeerCalls
 from tidelog.broker.services.transactions.peers import ADD, COUNT, TransactionPeers
+from tidelog.broker.services.transactions.wire import identity_message
 from tidelog.broker.transactions.coordinator.keeper import TransactionCoordinators
 from tidelog.broker.transactions.state.answers import AddPartitionsAnswer, Response
 from tidelog.broker.transactions.state.messages import AddPartitions, AnyRequest
@@ -183,13 +184,17 @@ def test_each_transaction_of_a_call_is_answered_by_itself_and_in_its_place() -> 
     async def work(house: House) -> None:
         call = transaction_coordinator_pb2.AddPartitionsRequest(cluster_id="c")
         for name in ("a", "", "b"):
-            each = call.transactions.add(transactional_id=name)
+            each = call.transactions.add(transactional_id=name, identity=identity_message(BY))
             each.topics.add(topic_id=AT_OWN.topic_id, partitions=[0])
         data = await house.call(str(OTHER), ADD, call.SerializeToString(), timeout_ms=1)
         results = transaction_coordinator_pb2.AddPartitionsResponse.FromString(data).results
         codes = [each.error.code for each in results]
         assert [each.transactional_id for each in results] == ["a", "", "b"]
         assert codes == [0, ErrorCode.INVALID_ARGUMENT, 0]
+        call.transactions[0].ClearField("identity")
+        data = await house.call(str(OTHER), ADD, call.SerializeToString(), timeout_ms=1)
+        (first, *_) = transaction_coordinator_pb2.AddPartitionsResponse.FromString(data).results
+        assert int(first.error.code) == ErrorCode.INVALID_ARGUMENT, "without one it would be 0@0"
         call.transactions.add(transactional_id="a")
         with pytest.raises(TidelogError) as caught:
             await house.call(str(OTHER), ADD, call.SerializeToString(), timeout_ms=1)

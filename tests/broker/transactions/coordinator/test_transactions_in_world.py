@@ -66,6 +66,25 @@ def test_an_end_of_nothing_brings_a_new_epoch_also_when_its_answer_was_lost() ->
 
 
 @pytest.mark.slow
+def test_a_request_without_an_identity_is_not_taken_for_the_first_producer_s() -> None:
+    async def work(cluster: Cluster) -> None:
+        producer = Transactions(cluster)
+        await producer.init("t")
+        for method, request in (
+            ("EndTransaction", transactions_pb2.EndTransactionRequest(decision=COMMIT)),
+            ("PrepareTransaction", transactions_pb2.PrepareTransactionRequest()),
+            ("DecidePrepared", transactions_pb2.DecidePreparedRequest(decision=COMMIT)),
+        ):
+            request.transactional_id = "t"
+            with pytest.raises(TidelogError) as caught:
+                await producer.call_at(1, method, request)
+            assert caught.value.code is ErrorCode.INVALID_ARGUMENT
+            assert "identity" in caught.value.tried
+
+    Cluster(controllers=1, roles="controller,broker").run(work)
+
+
+@pytest.mark.slow
 def test_two_ids_never_get_one_producer_id_whoever_coordinates_them() -> None:
     async def work(cluster: Cluster) -> None:
         producer = Transactions(cluster)

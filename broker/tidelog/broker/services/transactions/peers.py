@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from tidelog.broker.services.shared.peer_calls import PeerCalls
-from tidelog.broker.services.transactions.wire import identity_message, read_identity
+from tidelog.broker.services.transactions.wire import identity_in, identity_message
 from tidelog.broker.transactions.coordinator.keeper import TransactionCoordinators
 from tidelog.broker.transactions.state.answers import Identity
 from tidelog.broker.transactions.state.limits import PARTITIONS_PER_REQUEST_MAX
@@ -166,7 +166,7 @@ class TransactionPeers:
             await self._coordinators.of(asked.transactional_id).ask(
                 AddPartitions(
                     transactional_id=asked.transactional_id,
-                    identity=read_identity(asked.identity),
+                    identity=identity_in(asked),
                     keys=keys,
                     verify_only=asked.verify_only,
                 )

@@ -11,7 +11,7 @@ from tidelog.broker.transactions.state.messages import (
 )
 from tidelog.broker.transactions.state.states import Decision
 from tidelog.ports import RequestContext, UnaryHandler
-from tidelog.v1 import transactions_pb2
+from tidelog.v1 import transaction_coordinator_pb2, transactions_pb2
 from tidelog.wire.ids import ProducerEpoch, ProducerId
 from tidelog.wire.refusals import invalid
 
@@ -41,7 +41,7 @@ class TransactionRpc:
         """`InitTransactionalProducer`."""
         del context
         asked = transactions_pb2.InitTransactionalProducerRequest.FromString(message)
-        expected = read_identity(asked.expected) if asked.HasField("expected") else None
+        expected = _read_identity(asked.expected) if asked.HasField("expected") else None
         answer = await self._handler.init(
             InitTransactionalProducer(
                 transactional_id=asked.transactional_id,
@@ -60,7 +60,7 @@ class TransactionRpc:
         answer = await self._handler.end(
             EndTransaction(
                 transactional_id=asked.transactional_id,
-                identity=read_identity(asked.identity),
+                identity=identity_in(asked),
                 decision=_read_decision(asked.decision, tried="end a transaction"),
             )
         )
@@ -74,7 +74,7 @@ class TransactionRpc:
         await self._handler.prepare(
             PrepareTransaction(
                 transactional_id=asked.transactional_id,
-                identity=read_identity(asked.identity),
+                identity=identity_in(asked),
                 principal=context.principal,
             )
         )
@@ -87,14 +87,29 @@ class TransactionRpc:
         await self._handler.decide(
             DecidePrepared(
                 transactional_id=asked.transactional_id,
-                identity=read_identity(asked.identity),
+                identity=identity_in(asked),
                 decision=_read_decision(asked.decision, tried="decide a prepared transaction"),
             )
         )
         return transactions_pb2.DecidePreparedResponse().SerializeToString()
 
 
-def read_identity(message: transactions_pb2.TransactionalIdentity) -> Identity:
+_WithIdentity = (
+    transactions_pb2.EndTransactionRequest
+    | transactions_pb2.PrepareTransactionRequest
+    | transactions_pb2.DecidePreparedRequest
+    | transaction_coordinator_pb2.TransactionPartitions
+)
+
+
+def identity_in(asked: _WithIdentity) -> Identity:
+    """Of a request that must have one: unset it would read as the first producer's, 0@0."""
+    if not asked.HasField("identity"):
+        raise invalid("read the identity of a transaction", "the request has none")
+    return _read_identity(asked.identity)
+
+
+def _read_identity(message: transactions_pb2.TransactionalIdentity) -> Identity:
     """As it was sent; the core judges it."""
     return Identity(ProducerId(message.producer_id), ProducerEpoch(message.producer_epoch))
 
