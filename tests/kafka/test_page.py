@@ -15,6 +15,7 @@ from tests.kafka.page import with_tables
 from tests.support.node import NodeProcess, running_node
 from tests.support.waiting import HANG_SECONDS
 from tidelog.cli.main import main
+from tidelog.client import Producer
 
 PAGE = page.PAGE.read_text("utf-8")
 _ROW = re.compile(r"^\| `(kafka-[^`]*)`.* \| `(tidelog [^`]*)`.*\|$", re.MULTILINE)
@@ -35,16 +36,19 @@ def test_every_row_of_the_commands_was_found() -> None:
         "kafka-console-producer",
         "kafka-console-consumer",
         "kafka-consumer-groups",
+        "kafka-transactions",
     } <= tools
 
 
 @pytest.fixture(scope="module")
 def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[NodeProcess, Path]]:
-    """A node, and files to produce from."""
+    """A node that knows a transactional id, and files to produce from."""
     directory = tmp_path_factory.mktemp("desk")
     (directory / "sales.txt").write_text("one\ntwo\n")
     (directory / "sales.csv").write_text("alice,three\nbob,four\n")
     with running_node(tmp_path_factory.mktemp("node")) as node:
+        with Producer(bootstrap_servers=node.bootstrap, transactional_id="billing") as producer:
+            producer.init_transactions()
         yield node, directory
 
 
