@@ -26,7 +26,7 @@ from tidelog.v1 import errors_pb2 as tidelog_dot_v1_dot_errors__pb2
 from tidelog.v1 import options_pb2 as tidelog_dot_v1_dot_options__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1ftidelog/v1/staged_publish.proto\x12\ntidelog.v1\x1a\x17tidelog/v1/errors.proto\x1a\x18tidelog/v1/options.proto\"\x94\x01\n\x0cStageRequest\x12\'\n\x05\x62\x65gin\x18\x01 \x01(\x0b\x32\x16.tidelog.v1.StageBeginH\x00\x12+\n\x07\x62\x61tches\x18\x02 \x01(\x0b\x32\x18.tidelog.v1.StageBatchesH\x00\x12#\n\x03\x65nd\x18\x03 \x01(\x0b\x32\x14.tidelog.v1.StageEndH\x00\x42\t\n\x07request\"@\n\nStageBegin\x12\x0f\n\x07sink_id\x18\x01 \x01(\t\x12\x10\n\x08\x62\x61tch_id\x18\x02 \x01(\x12\x12\x0f\n\x07keep_ms\x18\x03 \x01(\r\"8\n\x0cStageBatches\x12(\n\x07\x62\x61tches\x18\x01 \x03(\x0b\x32\x17.tidelog.v1.StagedBatch\"T\n\x0bStagedBatch\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\x12\r\n\x05\x62\x61tch\x18\x03 \x01(\x0c\x12\x11\n\troute_sum\x18\x04 \x01(\x07\"5\n\x08StageEnd\x12\x13\n\x0b\x62\x61tch_count\x18\x01 \x01(\x04\x12\x14\n\x0crecord_count\x18\x02 \x01(\x04\"4\n\rStageResponse\x12\r\n\x05token\x18\x01 \x01(\x0c\x12\x14\n\x0cstaged_bytes\x18\x02 \x01(\x04\"t\n\x0ePublishRequest\x12\x0f\n\x07sink_id\x18\x01 \x01(\t\x12\x10\n\x08\x62\x61tch_id\x18\x02 \x01(\x12\x12\x0e\n\x06tokens\x18\x03 \x03(\x0c\x12\x1c\n\x14\x61llow_new_sink_state\x18\x04 \x01(\x08\x12\x11\n\tmax_bytes\x18\x05 \x01(\x04\"F\n\x0fPublishResponse\x12\x1c\n\x14was_published_before\x18\x01 \x01(\x08\x12\x15\n\rlast_batch_id\x18\x02 \x01(\x12\"1\n\x0e\x44iscardRequest\x12\x0f\n\x07sink_id\x18\x01 \x01(\t\x12\x0e\n\x06tokens\x18\x02 \x03(\x0c\"\x11\n\x0f\x44iscardResponse\"\xd1\x01\n\x12\x41pplyStagedRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12\x11\n\tpartition\x18\x03 \x01(\r\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x11\x12\x13\n\x0bproducer_id\x18\x05 \x01(\x12\x12\x16\n\x0eproducer_epoch\x18\x06 \x01(\x11\x12\x16\n\x0e\x66irst_sequence\x18\x07 \x01(\x11\x12\'\n\x06ranges\x18\x08 \x03(\x0b\x32\x17.tidelog.v1.StagedRange\"e\n\x0bStagedRange\x12\x19\n\x11staging_partition\x18\x01 \x01(\r\x12\x14\n\x0c\x66irst_offset\x18\x02 \x01(\x12\x12\x13\n\x0blast_offset\x18\x03 \x01(\x12\x12\x10\n\x08\x63hecksum\x18\x04 \x01(\x07\"a\n\x13\x41pplyStagedResponse\x12 \n\x05\x65rror\x18\x01 \x01(\x0b\x32\x11.tidelog.v1.Error\x12\x13\n\x0b\x62\x61se_offset\x18\x02 \x01(\x12\x12\x13\n\x0blast_offset\x18\x03 \x01(\x12\"t\n\x11ReadStagedRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12&\n\x05range\x18\x02 \x01(\x0b\x32\x17.tidelog.v1.StagedRange\x12\x10\n\x08topic_id\x18\x03 \x01(\x0c\x12\x11\n\tpartition\x18\x04 \x01(\r\"%\n\x12ReadStagedResponse\x12\x0f\n\x07\x62\x61tches\x18\x01 \x01(\x0c\x32\xa4\x02\n\x14StagedPublishService\x12V\n\x05Stage\x12\x18.tidelog.v1.StageRequest\x1a\x19.tidelog.v1.StageResponse\"\x16\xaa\xa0\x19\x06\x08\x04\x10\x02\x18\x01\xb2\xa0\x19\x08\x08\x80\x80\x80\x08\x10\x90N(\x01\x12Y\n\x07Publish\x12\x1a.tidelog.v1.PublishRequest\x1a\x1b.tidelog.v1.PublishResponse\"\x15\xaa\xa0\x19\x06\x08\x04\x10\x02\x18\x01\xb2\xa0\x19\x07\x08\x80\x80@\x10\x90N\x12Y\n\x07\x44iscard\x12\x1a.tidelog.v1.DiscardRequest\x1a\x1b.tidelog.v1.DiscardResponse\"\x15\xaa\xa0\x19\x06\x08\x04\x10\x02\x18\x01\xb2\xa0\x19\x07\x08\x80\x80@\x10\x90N2\xe1\x01\n\x15StagedTransferService\x12\x65\n\x0b\x41pplyStaged\x12\x1e.tidelog.v1.ApplyStagedRequest\x1a\x1f.tidelog.v1.ApplyStagedResponse\"\x15\xaa\xa0\x19\x06\x08\x01\x10\x07\x18\x02\xb2\xa0\x19\x07\x08\x80\x80@\x10\x90N\x12\x61\n\nReadStaged\x12\x1d.tidelog.v1.ReadStagedRequest\x1a\x1e.tidelog.v1.ReadStagedResponse\"\x12\xaa\xa0\x19\x06\x08\x01\x10\x07\x18\x02\xb2\xa0\x19\x04\x08\x80\x80\x04\x30\x01\x42\x16Z\x14tidelog/v1;tidelogv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1ftidelog/v1/staged_publish.proto\x12\ntidelog.v1\x1a\x17tidelog/v1/errors.proto\x1a\x18tidelog/v1/options.proto\"\x94\x01\n\x0cStageRequest\x12\'\n\x05\x62\x65gin\x18\x01 \x01(\x0b\x32\x16.tidelog.v1.StageBeginH\x00\x12+\n\x07\x62\x61tches\x18\x02 \x01(\x0b\x32\x18.tidelog.v1.StageBatchesH\x00\x12#\n\x03\x65nd\x18\x03 \x01(\x0b\x32\x14.tidelog.v1.StageEndH\x00\x42\t\n\x07request\"@\n\nStageBegin\x12\x0f\n\x07sink_id\x18\x01 \x01(\t\x12\x10\n\x08\x62\x61tch_id\x18\x02 \x01(\x12\x12\x0f\n\x07keep_ms\x18\x03 \x01(\r\"8\n\x0cStageBatches\x12(\n\x07\x62\x61tches\x18\x01 \x03(\x0b\x32\x17.tidelog.v1.StagedBatch\"T\n\x0bStagedBatch\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\r\x12\r\n\x05\x62\x61tch\x18\x03 \x01(\x0c\x12\x11\n\troute_sum\x18\x04 \x01(\x07\"5\n\x08StageEnd\x12\x13\n\x0b\x62\x61tch_count\x18\x01 \x01(\x04\x12\x14\n\x0crecord_count\x18\x02 \x01(\x04\"4\n\rStageResponse\x12\r\n\x05token\x18\x01 \x01(\x0c\x12\x14\n\x0cstaged_bytes\x18\x02 \x01(\x04\"\x86\x01\n\x0ePublishRequest\x12\x0f\n\x07sink_id\x18\x01 \x01(\t\x12\x10\n\x08\x62\x61tch_id\x18\x02 \x01(\x12\x12\x0e\n\x06tokens\x18\x03 \x03(\x0c\x12\x1c\n\x14\x61llow_new_sink_state\x18\x04 \x01(\x08\x12\x11\n\tmax_bytes\x18\x05 \x01(\x04\x12\x10\n\x08write_id\x18\x06 \x01(\t\"F\n\x0fPublishResponse\x12\x1c\n\x14was_published_before\x18\x01 \x01(\x08\x12\x15\n\rlast_batch_id\x18\x02 \x01(\x12\"1\n\x0e\x44iscardRequest\x12\x0f\n\x07sink_id\x18\x01 \x01(\t\x12\x0e\n\x06tokens\x18\x02 \x03(\x0c\"\x11\n\x0f\x44iscardResponse\"\xfd\x01\n\x12\x41pplyStagedRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12\x11\n\tpartition\x18\x03 \x01(\r\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x11\x12\x13\n\x0bproducer_id\x18\x05 \x01(\x12\x12\x16\n\x0eproducer_epoch\x18\x06 \x01(\x11\x12\x16\n\x0e\x66irst_sequence\x18\x07 \x01(\x11\x12\'\n\x06ranges\x18\x08 \x03(\x0b\x32\x17.tidelog.v1.StagedRange\x12\x0f\n\x07sink_id\x18\t \x01(\t\x12\x19\n\x11\x63oordinator_epoch\x18\n \x01(\x11\"w\n\x0bStagedRange\x12\x19\n\x11staging_partition\x18\x01 \x01(\r\x12\x14\n\x0c\x66irst_offset\x18\x02 \x01(\x12\x12\x13\n\x0blast_offset\x18\x03 \x01(\x12\x12\x10\n\x08\x63hecksum\x18\x04 \x01(\x07\x12\x10\n\x08stage_id\x18\x05 \x01(\x0c\"a\n\x13\x41pplyStagedResponse\x12 \n\x05\x65rror\x18\x01 \x01(\x0b\x32\x11.tidelog.v1.Error\x12\x13\n\x0b\x62\x61se_offset\x18\x02 \x01(\x12\x12\x13\n\x0blast_offset\x18\x03 \x01(\x12\"t\n\x11ReadStagedRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12&\n\x05range\x18\x02 \x01(\x0b\x32\x17.tidelog.v1.StagedRange\x12\x10\n\x08topic_id\x18\x03 \x01(\x0c\x12\x11\n\tpartition\x18\x04 \x01(\r\"%\n\x12ReadStagedResponse\x12\x0f\n\x07\x62\x61tches\x18\x01 \x01(\x0c\x32\xa4\x02\n\x14StagedPublishService\x12V\n\x05Stage\x12\x18.tidelog.v1.StageRequest\x1a\x19.tidelog.v1.StageResponse\"\x16\xaa\xa0\x19\x06\x08\x04\x10\x02\x18\x01\xb2\xa0\x19\x08\x08\x80\x80\x80\x08\x10\x90N(\x01\x12Y\n\x07Publish\x12\x1a.tidelog.v1.PublishRequest\x1a\x1b.tidelog.v1.PublishResponse\"\x15\xaa\xa0\x19\x06\x08\x04\x10\x02\x18\x01\xb2\xa0\x19\x07\x08\x80\x80@\x10\x90N\x12Y\n\x07\x44iscard\x12\x1a.tidelog.v1.DiscardRequest\x1a\x1b.tidelog.v1.DiscardResponse\"\x15\xaa\xa0\x19\x06\x08\x04\x10\x02\x18\x01\xb2\xa0\x19\x07\x08\x80\x80@\x10\x90N2\xe1\x01\n\x15StagedTransferService\x12\x65\n\x0b\x41pplyStaged\x12\x1e.tidelog.v1.ApplyStagedRequest\x1a\x1f.tidelog.v1.ApplyStagedResponse\"\x15\xaa\xa0\x19\x06\x08\x01\x10\x07\x18\x02\xb2\xa0\x19\x07\x08\x80\x80@\x10\x90N\x12\x61\n\nReadStaged\x12\x1d.tidelog.v1.ReadStagedRequest\x1a\x1e.tidelog.v1.ReadStagedResponse\"\x12\xaa\xa0\x19\x06\x08\x01\x10\x07\x18\x02\xb2\xa0\x19\x04\x08\x80\x80\x04\x30\x01\x42\x16Z\x14tidelog/v1;tidelogv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -56,26 +56,26 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_STAGEEND']._serialized_end=512
   _globals['_STAGERESPONSE']._serialized_start=514
   _globals['_STAGERESPONSE']._serialized_end=566
-  _globals['_PUBLISHREQUEST']._serialized_start=568
-  _globals['_PUBLISHREQUEST']._serialized_end=684
-  _globals['_PUBLISHRESPONSE']._serialized_start=686
-  _globals['_PUBLISHRESPONSE']._serialized_end=756
-  _globals['_DISCARDREQUEST']._serialized_start=758
-  _globals['_DISCARDREQUEST']._serialized_end=807
-  _globals['_DISCARDRESPONSE']._serialized_start=809
-  _globals['_DISCARDRESPONSE']._serialized_end=826
-  _globals['_APPLYSTAGEDREQUEST']._serialized_start=829
-  _globals['_APPLYSTAGEDREQUEST']._serialized_end=1038
-  _globals['_STAGEDRANGE']._serialized_start=1040
-  _globals['_STAGEDRANGE']._serialized_end=1141
-  _globals['_APPLYSTAGEDRESPONSE']._serialized_start=1143
-  _globals['_APPLYSTAGEDRESPONSE']._serialized_end=1240
-  _globals['_READSTAGEDREQUEST']._serialized_start=1242
-  _globals['_READSTAGEDREQUEST']._serialized_end=1358
-  _globals['_READSTAGEDRESPONSE']._serialized_start=1360
-  _globals['_READSTAGEDRESPONSE']._serialized_end=1397
-  _globals['_STAGEDPUBLISHSERVICE']._serialized_start=1400
-  _globals['_STAGEDPUBLISHSERVICE']._serialized_end=1692
-  _globals['_STAGEDTRANSFERSERVICE']._serialized_start=1695
-  _globals['_STAGEDTRANSFERSERVICE']._serialized_end=1920
+  _globals['_PUBLISHREQUEST']._serialized_start=569
+  _globals['_PUBLISHREQUEST']._serialized_end=703
+  _globals['_PUBLISHRESPONSE']._serialized_start=705
+  _globals['_PUBLISHRESPONSE']._serialized_end=775
+  _globals['_DISCARDREQUEST']._serialized_start=777
+  _globals['_DISCARDREQUEST']._serialized_end=826
+  _globals['_DISCARDRESPONSE']._serialized_start=828
+  _globals['_DISCARDRESPONSE']._serialized_end=845
+  _globals['_APPLYSTAGEDREQUEST']._serialized_start=848
+  _globals['_APPLYSTAGEDREQUEST']._serialized_end=1101
+  _globals['_STAGEDRANGE']._serialized_start=1103
+  _globals['_STAGEDRANGE']._serialized_end=1222
+  _globals['_APPLYSTAGEDRESPONSE']._serialized_start=1224
+  _globals['_APPLYSTAGEDRESPONSE']._serialized_end=1321
+  _globals['_READSTAGEDREQUEST']._serialized_start=1323
+  _globals['_READSTAGEDREQUEST']._serialized_end=1439
+  _globals['_READSTAGEDRESPONSE']._serialized_start=1441
+  _globals['_READSTAGEDRESPONSE']._serialized_end=1478
+  _globals['_STAGEDPUBLISHSERVICE']._serialized_start=1481
+  _globals['_STAGEDPUBLISHSERVICE']._serialized_end=1773
+  _globals['_STAGEDTRANSFERSERVICE']._serialized_start=1776
+  _globals['_STAGEDTRANSFERSERVICE']._serialized_end=2001
 # @@protoc_insertion_point(module_scope)

@@ -214,11 +214,12 @@ class PublishRequest(_message.Message):
     TOKENS_FIELD_NUMBER: _builtins.int
     ALLOW_NEW_SINK_STATE_FIELD_NUMBER: _builtins.int
     MAX_BYTES_FIELD_NUMBER: _builtins.int
+    WRITE_ID_FIELD_NUMBER: _builtins.int
     sink_id: _builtins.str
     """As it was staged."""
     batch_id: _builtins.int
-    """As it was staged. At most the last one published: success, nothing is done. More than one above
-    it: INVALID_ARGUMENT.
+    """As it was staged. At most the last one published: success, nothing is done. Ids may skip: any
+    above the last one is taken.
     """
     allow_new_sink_state: _builtins.bool
     """Whether a sink that is not known may begin at a batch above 0; otherwise SINK_STATE_EXPIRED.
@@ -227,6 +228,11 @@ class PublishRequest(_message.Message):
     max_bytes: _builtins.int
     """At most so many bytes are published at once, because readers of committed records wait for
     them; more: BATCH_TOO_LARGE with a hint. 0: the cluster's limit.
+    """
+    write_id: _builtins.str
+    """Which write of a query this is, at most 249 bytes of UTF-8: the same when it is repeated. Another
+    write under the id of the last batch is INVALID_ARGUMENT, since its records would be lost in
+    silence: give each write a sink of its own.
     """
     @_builtins.property
     def tokens(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
@@ -243,10 +249,11 @@ class PublishRequest(_message.Message):
         tokens: _abc.Iterable[_builtins.bytes] | None = ...,
         allow_new_sink_state: _builtins.bool = ...,
         max_bytes: _builtins.int = ...,
+        write_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allow_new_sink_state", b"allow_new_sink_state", "batch_id", b"batch_id", "max_bytes", b"max_bytes", "sink_id", b"sink_id", "tokens", b"tokens"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allow_new_sink_state", b"allow_new_sink_state", "batch_id", b"batch_id", "max_bytes", b"max_bytes", "sink_id", b"sink_id", "tokens", b"tokens", "write_id", b"write_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -337,6 +344,8 @@ class ApplyStagedRequest(_message.Message):
     PRODUCER_EPOCH_FIELD_NUMBER: _builtins.int
     FIRST_SEQUENCE_FIELD_NUMBER: _builtins.int
     RANGES_FIELD_NUMBER: _builtins.int
+    SINK_ID_FIELD_NUMBER: _builtins.int
+    COORDINATOR_EPOCH_FIELD_NUMBER: _builtins.int
     cluster_id: _builtins.str
     """The cluster's id; another one: WRONG_CLUSTER."""
     topic_id: _builtins.bytes
@@ -351,6 +360,10 @@ class ApplyStagedRequest(_message.Message):
     """The transaction's producer."""
     first_sequence: _builtins.int
     """Of the first record; those of the others follow."""
+    sink_id: _builtins.str
+    """Whose transaction it is: the append is verified as any other batch is."""
+    coordinator_epoch: _builtins.int
+    """The leader epoch of the coordinator's partition."""
     @_builtins.property
     def ranges(self) -> _containers.RepeatedCompositeFieldContainer[Global___StagedRange]:
         """What to pull, in the order in which it is to be appended."""
@@ -366,10 +379,12 @@ class ApplyStagedRequest(_message.Message):
         producer_epoch: _builtins.int = ...,
         first_sequence: _builtins.int = ...,
         ranges: _abc.Iterable[Global___StagedRange] | None = ...,
+        sink_id: _builtins.str = ...,
+        coordinator_epoch: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster_id", b"cluster_id", "first_sequence", b"first_sequence", "leader_epoch", b"leader_epoch", "partition", b"partition", "producer_epoch", b"producer_epoch", "producer_id", b"producer_id", "ranges", b"ranges", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster_id", b"cluster_id", "coordinator_epoch", b"coordinator_epoch", "first_sequence", b"first_sequence", "leader_epoch", b"leader_epoch", "partition", b"partition", "producer_epoch", b"producer_epoch", "producer_id", b"producer_id", "ranges", b"ranges", "sink_id", b"sink_id", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -385,6 +400,7 @@ class StagedRange(_message.Message):
     FIRST_OFFSET_FIELD_NUMBER: _builtins.int
     LAST_OFFSET_FIELD_NUMBER: _builtins.int
     CHECKSUM_FIELD_NUMBER: _builtins.int
+    STAGE_ID_FIELD_NUMBER: _builtins.int
     staging_partition: _builtins.int
     """The partition of the internal staging topic."""
     first_offset: _builtins.int
@@ -393,6 +409,8 @@ class StagedRange(_message.Message):
     """Its last offset, inclusive."""
     checksum: _builtins.int
     """crc32c over the batches of this target in the range, in order."""
+    stage_id: _builtins.bytes
+    """Which stage: 16 bytes. Others have staged in between."""
     def __init__(
         self,
         *,
@@ -400,10 +418,11 @@ class StagedRange(_message.Message):
         first_offset: _builtins.int = ...,
         last_offset: _builtins.int = ...,
         checksum: _builtins.int = ...,
+        stage_id: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["checksum", b"checksum", "first_offset", b"first_offset", "last_offset", b"last_offset", "staging_partition", b"staging_partition"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["checksum", b"checksum", "first_offset", b"first_offset", "last_offset", b"last_offset", "stage_id", b"stage_id", "staging_partition", b"staging_partition"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
