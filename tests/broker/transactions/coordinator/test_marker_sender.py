@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import Callable, Coroutine
 
+import pytest
+
 from tests.broker.support.hand_log import turns
 from tests.broker.support.transaction_glue import (
     AT_NOBODY,
@@ -19,9 +21,11 @@ from tests.broker.transactions.support.house import identity
 from tidelog.broker.transactions.coordinator.marker_sender import (
     AGAIN_MS,
     FIRST_MS,
+    WAITING_MAX,
     MarkerSender,
     Results,
 )
+from tidelog.broker.transactions.marking import MARKERS_PER_CALL_MAX
 from tidelog.broker.transactions.state.messages import SendMarkers
 from tidelog.broker.transactions.state.states import Decision
 from tidelog.chaos.sim import World
@@ -159,6 +163,19 @@ def test_partitions_that_cannot_commit_do_not_hold_up_first_attempts() -> None:
         await asyncio.sleep(10 * AGAIN_MS / 1000)
         assert all(len(made.told[number]) == 1 for number in range(1, 30))
         stuck.cancel()
+
+    sending(work)
+
+
+@pytest.mark.slow
+def test_what_is_too_much_for_a_lane_is_refused_at_once_and_the_rest_is_sent() -> None:
+    async def work(made: Sending) -> None:
+        made.send(1, *[AT_OTHER] * (WAITING_MAX + 3))
+        assert [code for _, code in made.told[1]] == [ErrorCode.RESOURCE_EXHAUSTED] * 3
+        while len(made.told[1]) < WAITING_MAX + 3:
+            await turns()
+        assert len(made.leaders.calls) == WAITING_MAX // MARKERS_PER_CALL_MAX
+        assert all(code is None for _, code in made.told[1][3:])
 
     sending(work)
 
