@@ -145,6 +145,8 @@ def test_the_coordinator_is_asked_wherever_it_is(leader: BrokerId) -> None:
         ErrorCode.UNAVAILABLE,
         ErrorCode.DEADLINE_EXCEEDED,
         ErrorCode.UNKNOWN_BROKER,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.UNKNOWN_PARTITION,
     ],
 )
 def test_what_only_brokers_can_mend_the_producer_is_told_to_ask_again(code: ErrorCode) -> None:

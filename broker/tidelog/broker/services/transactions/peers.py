@@ -36,8 +36,11 @@ _MEANT_FOR_BROKERS: Final = (
     ErrorCode.DEADLINE_EXCEEDED,
     ErrorCode.UNAVAILABLE,
     ErrorCode.UNKNOWN_BROKER,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.UNKNOWN_PARTITION,
 )
-"""A producer asks a leader, and cannot find that leader's coordinator for it: it asks again."""
+"""A producer asks a leader, and cannot find that leader's coordinator for it, nor bring the
+metadata of that one up to those of the leader, who knows the partition: it asks again."""
 
 
 class TransactionPeers:
