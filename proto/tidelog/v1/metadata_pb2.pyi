@@ -278,7 +278,9 @@ class ListOffsetsRequest(_message.Message):
     QUERIES_FIELD_NUMBER: _builtins.int
     ISOLATION_LEVEL_FIELD_NUMBER: _builtins.int
     isolation_level: _common_pb2.IsolationLevel.ValueType
-    """Whether the end is the high watermark or the last stable offset."""
+    """Whether the end is the high watermark or the last stable offset. The last stable offset is never
+    an old one: a leader that cannot learn whether it still leads answers UNAVAILABLE.
+    """
     @_builtins.property
     def queries(self) -> _containers.RepeatedCompositeFieldContainer[Global___OffsetQuery]:
         """Each is answered on its own; at most 10,000. Ask the leader of the partition: another broker

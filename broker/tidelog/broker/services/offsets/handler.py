@@ -7,6 +7,8 @@ start of its own epoch knows of less than its predecessor had told, and says so 
 It must never answer of a partition that this broker does not lead. One that has lost contact to the
 controllers, as after it was stopped, first tries to learn whether it still leads; where no
 controller is in reach at all it answers what it knows, since a cluster goes on serving without one.
+But it tells a reader of committed records no end then: another broker may have shown a later one,
+and whoever reads to the end after somebody else must not see less.
 """
 
 import asyncio
@@ -48,27 +50,32 @@ class OffsetsHandler:
                 f"{len(queries)} queries, the limit is {PARTS_PER_REQUEST_MAX}",
                 "Ask in several requests.",
             )
-        await self._leadership.catch_up()
+        doubt = await self._leadership.catch_up()
+        if isolation is IsolationLevel.READ_UNCOMMITTED:
+            doubt = None
         answers = []
         for query in queries:
-            answers.append(await self._answer(query, isolation))
+            answers.append(await self._answer(query, isolation, doubt))
             # What the page cache holds is read without a pause: others must come between.
             await asyncio.sleep(0)
         return answers
 
-    async def _answer(self, query: OffsetQuery, isolation: IsolationLevel) -> OffsetAnswer:
+    async def _answer(
+        self, query: OffsetQuery, isolation: IsolationLevel, doubt: TidelogError | None
+    ) -> OffsetAnswer:
+        """`doubt`: why the end may not be told."""
         tried = f"list offsets of {self._replicas.name_of(query.topic_id, query.partition)}"
         try:
             replica = self._replicas.find(
                 query.topic_id, query.partition, query.leader_epoch, tried=tried
             )
-            lag = lag_of(replica.log, tried)
+            why_not = lag_of(replica.log, tried) or doubt
             offset, timestamp_ms = await self._search(replica, query, isolation)
             is_final = query.spec is OffsetSpec.EARLIEST or (
                 query.spec is OffsetSpec.AT_TIME and offset != NONE_FOUND[0]
             )
-            if lag is not None and not is_final:
-                raise lag
+            if why_not is not None and not is_final:
+                raise why_not
         except TidelogError as error:
             return OffsetAnswer(topic_id=query.topic_id, partition=query.partition, error=error)
         return OffsetAnswer(

@@ -17,7 +17,6 @@ controller was heard: a process that was stopped does not know that it was.
 """
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -66,14 +65,20 @@ class Leadership:
         except TidelogError as error:
             raise _uncertain(tried, f"{error.tried}: {error.happened}") from None
 
-    async def catch_up(self) -> None:
+    async def catch_up(self) -> TidelogError | None:
         """Before an answer that may be old, but is not for good: where no controller was heard of
         lately this broker tries to learn whether it still leads. A cluster without a controller
         goes on serving, so that it answers what it knows where none is in reach.
+
+        Returns what kept it from learning that, for answers that must not be old.
         """
-        if not self._is_in_contact():
-            with contextlib.suppress(TidelogError):
-                await self.confirm("learn who leads by now")
+        if self._is_in_contact():
+            return None
+        try:
+            await self.confirm("learn who leads by now")
+        except TidelogError as error:
+            return error
+        return None
 
 
 class Confirmation:
