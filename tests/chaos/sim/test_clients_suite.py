@@ -13,6 +13,10 @@ from tidelog.chaos.sim.clients.cells import MOMENTS_A_SEED, ROWS, moments_of, ro
 from tidelog.chaos.sim.clients.reading_scenes import MEMBERS, READING
 from tidelog.chaos.sim.clients.strikes import Fault, Role
 from tidelog.chaos.sim.clients.suite import CLIENTS
+from tidelog.chaos.sim.clients.transaction_scenes import (
+    ADMINISTERING_TRANSACTIONS,
+    IN_TRANSACTIONS,
+)
 from tidelog.chaos.sim.clients.writing_scenes import WRITING
 from tidelog.chaos.sim.planted.of_clients import PLANTED
 from tidelog.chaos.sim.world.world import World
@@ -85,6 +89,9 @@ CALLED_OTHERWISE = {
         "try_delete_group_offsets": "delete_group_offsets",
         "try_describe_groups": "describe_groups",
         "try_list_groups": "list_groups",
+        "try_describe_producers": "describe_producers",
+        "try_describe_transactions": "describe_transactions",
+        "try_list_transactions": "list_transactions",
     },
     "AsyncConsumer": {
         "close": "every scene ends with it",
@@ -97,9 +104,9 @@ CALLED_OTHERWISE = {
 }
 """Coroutines of the public clients without a scene of their own, and what plays them."""
 SCENES = {
-    "AsyncAdminClient": ADMINISTERING,
+    "AsyncAdminClient": (*ADMINISTERING, *ADMINISTERING_TRANSACTIONS),
     "AsyncConsumer": (*READING, *MEMBERS),
-    "AsyncProducer": WRITING,
+    "AsyncProducer": (*WRITING, *IN_TRANSACTIONS),
 }
 
 

@@ -38,6 +38,7 @@ from tidelog.client.engine.transaction.messages import (
     SendInitialize,
     SendOffsets,
     SendPrepare,
+    TellCallWaits,
     Token,
     TransactionMessage,
     UseIdentity,
@@ -192,6 +193,8 @@ class World:
                     # What is on its way may still arrive.
                     self.kept_back += self.to_send
                     self.to_send, self.is_flushing = [], False
+                case TellCallWaits():
+                    pass  # Nobody reads a log here.
                 case CallDone():
                     assert effect.call not in self.done, "a call is answered once"
                     self.done[effect.call] = effect

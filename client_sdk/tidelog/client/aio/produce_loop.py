@@ -41,6 +41,7 @@ from tidelog.client.engine.transaction.messages import (
     SendInitialize,
     SendOffsets,
     SendPrepare,
+    TellCallWaits,
 )
 from tidelog.client.engine.transaction.producing import Effect, Message, ProducingCore
 from tidelog.client.shared.client_parts import metadata_came
@@ -189,6 +190,8 @@ class AsyncProduceLoop:
                     self.driver.notify()
                 case TellWaiting():
                     _log.warning(waiting_text(effect, self._settings.delivery_timeout_ms))
+                case TellCallWaits():
+                    _log.warning(effect.text)
                 case CallDone():
                     self._call_done(effect)
                 case FindCoordinator():

@@ -40,6 +40,7 @@ from tidelog.client.engine.transaction.messages import (
     SendInitialize,
     SendOffsets,
     SendPrepare,
+    TellCallWaits,
 )
 from tidelog.client.engine.transaction.producing import Effect, Message, ProducingCore
 from tidelog.client.shared import io_threads
@@ -240,6 +241,8 @@ class ProduceLoop:
                         self._shared.changed.notify_all()
                 case TellWaiting():
                     _log.warning(waiting_text(effect, self._settings.delivery_timeout_ms))
+                case TellCallWaits():
+                    _log.warning(effect.text)
                 case CallDone():
                     self._call_done(effect)
                 case FindCoordinator():

@@ -14,6 +14,10 @@ from tidelog.chaos.sim.clients.admin_scenes import ADMINISTERING
 from tidelog.chaos.sim.clients.reading_scenes import MEMBERS, READING
 from tidelog.chaos.sim.clients.scene import Scene
 from tidelog.chaos.sim.clients.strikes import Fault, Role
+from tidelog.chaos.sim.clients.transaction_scenes import (
+    ADMINISTERING_TRANSACTIONS,
+    IN_TRANSACTIONS,
+)
 from tidelog.chaos.sim.clients.writing_scenes import WRITING
 
 MOMENTS_A_SEED: Final = 4
@@ -22,6 +26,8 @@ _CASTS: Final = (
     (MEMBERS, (Role.LEADER, Role.COORDINATOR)),
     (WRITING, (Role.LEADER, Role.CONTROLLER)),
     (ADMINISTERING, (Role.CONTROLLER, Role.COORDINATOR, Role.BOOTSTRAP)),
+    (IN_TRANSACTIONS, (Role.LEADER, Role.TRANSACTION_COORDINATOR)),
+    (ADMINISTERING_TRANSACTIONS, (Role.TRANSACTION_COORDINATOR, Role.BOOTSTRAP)),
 )
 
 

@@ -16,6 +16,16 @@ TOPIC: Final = "t"
 T0: Final = TopicPartition(TOPIC, 0)
 
 
+def group_of(playing: int) -> str:
+    """The group of one playing of a scene."""
+    return f"group-{playing}"
+
+
+def transactional_id_of(playing: int) -> str:
+    """The transactional id of one playing of a scene."""
+    return f"transactional-{playing}"
+
+
 class Stage(msgspec.Struct, kw_only=True):
     """Of one playing of a scene."""
 
@@ -32,7 +42,7 @@ class Stage(msgspec.Struct, kw_only=True):
     @property
     def group(self) -> str:
         """A group of its own."""
-        return f"group-{self.number}"
+        return group_of(self.number)
 
     @property
     def new_topic(self) -> str:
@@ -53,6 +63,17 @@ class Stage(msgspec.Struct, kw_only=True):
     def producer(self) -> AsyncProducer:
         """With everything as it is by default."""
         return AsyncProducer(bootstrap_servers=self.bootstrap)
+
+    @property
+    def transactional_id(self) -> str:
+        """An id of its own."""
+        return transactional_id_of(self.number)
+
+    def transactional_producer(self) -> AsyncProducer:
+        """With everything else as it is by default."""
+        return AsyncProducer(
+            bootstrap_servers=self.bootstrap, transactional_id=self.transactional_id
+        )
 
     def admin(self) -> AsyncAdminClient:
         """With everything as it is by default."""

@@ -10,8 +10,9 @@ from typing import Final
 
 from tidelog.broker.coordination.places import partition_of
 from tidelog.broker.groups.state.places import GROUPS
+from tidelog.broker.transactions.state.places import TRANSACTIONS
 from tidelog.chaos.sim.base.faults import FaultKind
-from tidelog.chaos.sim.clients.scene import TOPIC
+from tidelog.chaos.sim.clients.scene import TOPIC, group_of, transactional_id_of
 from tidelog.chaos.sim.cluster.node import ClusterNode
 from tidelog.chaos.sim.world.world import World
 from tidelog.metadata.image.image import Image
@@ -26,6 +27,9 @@ class Role(enum.Enum):
 
     LEADER = "leader"
     COORDINATOR = "coordinator"
+    """Of the playing's group."""
+    TRANSACTION_COORDINATOR = "transaction coordinator"
+    """Of its transactional id."""
     CONTROLLER = "controller"
     BOOTSTRAP = "bootstrap"
     """The first address that the client was given."""
@@ -46,7 +50,7 @@ class Strike:
     """One fault at one node, once."""
 
     def __init__(
-        self, world: World, nodes: Sequence[ClusterNode], fault: Fault, role: Role, group: str
+        self, world: World, nodes: Sequence[ClusterNode], fault: Fault, role: Role, playing: int
     ) -> None:
         self.fault = fault
         self.role = role
@@ -55,7 +59,10 @@ class Strike:
         """Since when all that the client may need is there again, at nodes that it can reach."""
         self._world = world
         self._nodes = nodes
-        self._group = group
+        self._coordinated: Final = {
+            Role.COORDINATOR: (GROUPS, group_of(playing)),
+            Role.TRANSACTION_COORDINATOR: (TRANSACTIONS, transactional_id_of(playing)),
+        }
         self._victim: ClusterNode | None = None
         self._client = ""
 
@@ -105,7 +112,16 @@ class Strike:
         image = newest(self._nodes)
         if self.role is Role.CONTROLLER:
             return self._node(_controller_of(self._nodes))
-        return self._node(_leader(image, self._group, is_group=self.role is Role.COORDINATOR))
+        return self._node(self._leader(image, self.role))
+
+    def _leader(self, image: Image, role: Role) -> int | None:
+        """Of the topic's partition, or of the one that its group or transactional id belongs to."""
+        if role not in self._coordinated:
+            named = image.topic_named(TOPIC)
+            return None if named is None else named.partitions[0].leader_id
+        kind, name = self._coordinated[role]
+        topic = kind.topic_in(image)
+        return None if topic is None else partition_of(name, topic).leader_id
 
     def _node(self, node_id: int | None) -> ClusterNode | None:
         found = [node for node in self._nodes if node.node_id == node_id and node.is_alive]
@@ -115,7 +131,9 @@ class Strike:
         reached = [node for node in self._nodes if self._is_reached(node)]
         image = newest(reached)
         ids = {node.node_id for node in reached}
-        wanted = [_leader(image, self._group, is_group=each) for each in (False, True)]
+        wanted = [self._leader(image, Role.LEADER), self._leader(image, Role.COORDINATOR)]
+        if TRANSACTIONS.topic_in(image) is not None:
+            wanted.append(self._leader(image, Role.TRANSACTION_COORDINATOR))
         wanted.append(_controller_of(reached))
         return all(each in ids for each in wanted)
 
@@ -129,15 +147,6 @@ def newest(nodes: Sequence[ClusterNode]) -> Image:
     """Of the metadata that they show."""
     images = [image for node in nodes if (image := node.view.image) is not None]
     return max(images, key=lambda image: image.version, default=Image())
-
-
-def _leader(image: Image, group: str, *, is_group: bool) -> int | None:
-    """Of the topic's partition, or of the one that its group belongs to."""
-    topic = GROUPS.topic_in(image) if is_group else image.topic_named(TOPIC)
-    if topic is None:
-        return None
-    partition = partition_of(group, topic) if is_group else topic.partitions[0]
-    return partition.leader_id
 
 
 def _controller_of(nodes: Sequence[ClusterNode]) -> int | None:

@@ -87,9 +87,7 @@ class ClientsRun:
         if calm is None or self.violations:
             return
         for moment in moments_of(calm.messages, self.turn):
-            strike = Strike(
-                self.world, self.nodes, self.row.fault, self.row.role, f"group-{self._played + 1}"
-            )
+            strike = Strike(self.world, self.nodes, self.row.fault, self.row.role, self._played + 1)
             if await self._play_once(strike, moment) is None:
                 return
             self.cells += strike.at_ns is not None

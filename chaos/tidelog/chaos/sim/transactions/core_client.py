@@ -55,6 +55,7 @@ from tidelog.client.engine.transaction.messages import (
     SendInitialize,
     SendOffsets,
     SendPrepare,
+    TellCallWaits,
     Token,
     TransactionEffect,
     TransactionMessage,
@@ -266,6 +267,8 @@ class CoreClient:
                     self._look_flushed()
                 case DropRecords():
                     self._drop(effect.error)
+                case TellCallWaits():
+                    pass  # Nobody reads a log here.
                 case CallDone():
                     future = self._calls.pop(effect.call)
                     if future.done():

@@ -8,10 +8,12 @@ the user's calls begin is in `calls`, what is asked of whom in `requests`, what 
 from typing import assert_never
 
 from tidelog.client.engine.cluster.backoff import Backoff
+from tidelog.client.engine.cluster.times import AGAIN_NS, FIRST_NS
 from tidelog.client.engine.transaction import calls, outcomes, requests
 from tidelog.client.engine.transaction.messages import (
     Answered,
     BeginWanted,
+    Call,
     CallWithdrawn,
     CoordinatorFailed,
     CoordinatorFound,
@@ -23,6 +25,7 @@ from tidelog.client.engine.transaction.messages import (
     PrepareWanted,
     RecordsAdded,
     RecordsFailed,
+    TellCallWaits,
     TransactionEffect,
     TransactionMessage,
 )
@@ -65,6 +68,8 @@ class TransactionCore:
                 | DecideWanted()
             ):
                 calls.take(state, message)
+                if state.call is message:
+                    state.call_began_ns, state.tell_at_ns = now_ns, now_ns + FIRST_NS
             case CallWithdrawn():
                 if state.call is not None and state.call.call == message.call:
                     outcomes.too_late(state, state.call, state.say.withdrawn(state.call))
@@ -91,13 +96,29 @@ class TransactionCore:
         call = state.call
         if call is not None and now_ns >= call.deadline_ns:
             outcomes.too_late(state, call, state.say.too_late(call, state.reason.told))
+        elif call is not None and now_ns >= state.tell_at_ns:
+            state.tell_at_ns = now_ns + AGAIN_NS
+            state.act(TellCallWaits(text=_waiting_text(state, call, now_ns)))
         requests.ask(state, now_ns)
         return state.take_effects()
 
     def next_deadline_ns(self) -> int | None:
         """When `tick` has something to do if no message comes; None: never."""
         call, asks_ns = self._state.call, requests.next_deadline_ns(self._state)
-        deadlines = [] if call is None else [call.deadline_ns]
+        deadlines = [] if call is None else [call.deadline_ns, self._state.tell_at_ns]
         if asks_ns is not None:
             deadlines.append(asks_ns)
         return min(deadlines, default=None)
+
+
+def _waiting_text(state: TransactionState, call: Call, now_ns: int) -> str:
+    """What is in the way, since when, and how long it is still tried."""
+    reason = state.reason.told
+    told = "no answer yet" if reason is None else f"{reason.happened} [{reason.code.name}]"
+    waited_s = (now_ns - state.call_began_ns) / 1e9
+    tries = f"{state.failures} {'try' if state.failures == 1 else 'tries'}"
+    left_s = max(0, call.deadline_ns - now_ns) / 1e9
+    return (
+        f"waiting: {state.say.called(call)}: {told}, for {waited_s:.0f} s, {tries}; it is tried on "
+        f"for {left_s:.0f} s at most"
+    )

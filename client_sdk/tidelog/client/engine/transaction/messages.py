@@ -227,8 +227,14 @@ class CallDone(msgspec.Struct, frozen=True, kw_only=True):
     token: Token | None = None
 
 
+class TellCallWaits(msgspec.Struct, frozen=True, kw_only=True):
+    """The user's call waits for long: a line for the log."""
+
+    text: str
+
+
 CoordinatorRequest = SendInitialize | SendOffsets | SendEnd | SendPrepare | SendDecide
-DriverEffect = FindCoordinator | CoordinatorRequest | CallDone
+DriverEffect = FindCoordinator | CoordinatorRequest | CallDone | TellCallWaits
 """What a driver performs."""
 TransactionEffect = DriverEffect | UseIdentity | Flush | DropRecords
 """What is for the producer's other core as well (`producing`)."""

@@ -137,6 +137,11 @@ class Refusals:
             hint=hint,
         )
 
+    def called(self, call: Call) -> str:
+        """The call, by name."""
+        tried, _ = _called(call)
+        return f"{tried}, as {self._id!r}"
+
     def too_late(self, call: Call, reason: TidelogError | None) -> TidelogError:
         """The call's time is over."""
         tried, hint = _called(call)

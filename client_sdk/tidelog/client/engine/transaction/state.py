@@ -47,6 +47,9 @@ class TransactionState:
         """Its own, and at most one other: of the group or the token that was asked for last."""
         self.call: Call | None = None
         """The user's; None: no call waits."""
+        self.call_began_ns = 0
+        self.tell_at_ns = 0
+        """When the log is told that the call waits; of a call only."""
         self.is_touched = False
         """Something was added: a broker may know of the transaction."""
         self.may_be_committed = False
