@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.broker.support.core_model import CoreModel, failure, key_of
+from tests.broker.support.core_model import DEFAULTS, CoreModel, failure, key_of
 from tests.broker.support.replica_core import StoredBatch
 from tests.broker.support.transactional_core import (
     REFUSED,
@@ -10,8 +10,17 @@ from tests.broker.support.transactional_core import (
     leading,
 )
 from tidelog.broker.directory.core import verifying
-from tidelog.broker.directory.core.messages import FailPartition, FlushAll, SetFull, Verified
+from tidelog.broker.directory.core.messages import (
+    AddPartition,
+    FailPartition,
+    FlushAll,
+    ReleasePartition,
+    SetFull,
+    Verified,
+)
+from tidelog.broker.log.state.log import PartitionLog
 from tidelog.wire.errors import ErrorCode
+from tidelog.wire.ids import LeaderEpoch
 
 UP_TO_DATE = 3
 """The coordinator's epoch."""
@@ -544,6 +553,23 @@ def test_a_batch_that_is_held_for_a_new_segment_is_judged_again_behind_the_marke
     assert [core.offset_of(token) for token in tokens] == [1, 4]
     assert core.offset_of(end) == 7
     assert core.refusal_of(late) is ErrorCode.TRANSACTION_ABORTED
+
+
+def test_an_answer_to_a_former_life_of_the_partition_verifies_nothing() -> None:
+    """It was released and opened again: both lives count their questions from the beginning."""
+    core = TransactionalCore()
+    core.write_batch(5)
+    (late,) = core.questions
+    core.tell(FailPartition(key=key_of(0), error=failure(ErrorCode.STORAGE_CORRUPT)))
+    core.drain()
+    core.tell(ReleasePartition(token=core.new_token(), key=key_of(0)))
+    core.tell(AddPartition(log=PartitionLog(key_of(0), LeaderEpoch(0)), settings=DEFAULTS))
+    core.questions.clear()
+    waiting = core.write_batch(6)
+    assert len(core.questions) == 1
+    core.tell(Verified(key=late.key, producer_id=7, ticket=late.ticket, error=None))
+    core.drain()
+    assert coded(core, waiting) == "waits"
 
 
 def test_an_answer_for_a_partition_that_is_gone_is_dropped() -> None:

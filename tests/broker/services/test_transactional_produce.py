@@ -12,6 +12,7 @@ from tests.broker.support.admission_house import (
     sealed,
     with_house,
 )
+from tidelog.broker.services.produce import admission
 from tidelog.broker.services.produce.handler import Acks, PartitionAcknowledgement
 from tidelog.broker.transactions import verifier
 from tidelog.broker.transactions.state.states import EPOCH_MAX, FENCING_EPOCH
@@ -19,6 +20,7 @@ from tidelog.wire.batch import encode_batch
 from tidelog.wire.calls.produce import PartitionBatch
 from tidelog.wire.errors import ErrorCode, TidelogError
 
+AWAY = TidelogError(ErrorCode.COORDINATOR_NOT_AVAILABLE, tried="add", happened="nobody leads")
 BUSY = TidelogError(ErrorCode.CONCURRENT_TRANSACTIONS, tried="add", happened="not completed yet")
 
 
@@ -162,6 +164,28 @@ def test_a_coordinator_that_still_finishes_an_end_is_asked_again_before_the_prod
         assert waits_ms == sorted(waits_ms, reverse=True), "within the deadline of the request"
         assert len(waits_ms) < 10
         assert house.verifier.in_flight == 0
+
+    with_house(work)
+
+
+def test_a_producer_that_is_told_to_come_again_uses_up_nobody_s_count_of_new_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """While a coordinator is away its producers try for as long as that takes."""
+    monkeypatch.setattr(admission, "NEW_PRODUCERS_MAX", 2)
+
+    async def work(house: AdmissionHouse) -> None:
+        house.coordinator.refusal = AWAY
+        for _ in range(5):
+            (answer,) = await house.write(addressed(sealed(5)))
+            assert code_of(answer) is AWAY.code
+        house.coordinator.refusal = None
+        codes = []
+        for producer_id in (7, 8, 9):
+            batch = addressed(sealed(5, producer_id=producer_id))
+            (answer,) = await house.write(batch, transactional_id=f"t{producer_id}")
+            codes.append(code_of(answer))
+        assert codes == [None, None, ErrorCode.RESOURCE_EXHAUSTED]
 
     with_house(work)
 

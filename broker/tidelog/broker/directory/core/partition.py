@@ -247,10 +247,10 @@ class Partition:
         """The write in flight is over."""
         self.plan = None
 
-    def verify(self) -> Verifying:
-        """What is verified of transactions, from the first one on."""
-        if self.verifying is None:
-            self.verifying = Verifying()
+    def begin_verifying(self, *, tickets_after: int) -> Verifying:
+        """The first batch or marker of a transaction has come."""
+        assert self.verifying is None, f"{self.log.key}: what was verified is forgotten"
+        self.verifying = Verifying(tickets_after=tickets_after)
         return self.verifying
 
     def ask_roll(self) -> None:

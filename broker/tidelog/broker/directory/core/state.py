@@ -25,6 +25,7 @@ from tidelog.broker.directory.core.partition import FlushDue, Partition
 from tidelog.broker.directory.core.pending_marks import PendingMarks
 from tidelog.broker.directory.core.promises import Cut, Doomed, Release, Removal
 from tidelog.broker.directory.core.rounds import Awaiting, FlushRound, WriteRound, parted
+from tidelog.broker.directory.core.verifying import TICKETS, Verifying
 from tidelog.broker.log.names import directory_name
 from tidelog.broker.log.state.segments import Segment
 from tidelog.wire.errors import TidelogError
@@ -60,6 +61,8 @@ class DirectoryState:
         self.doomed: list[Doomed] = []
         self.moved: dict[PartitionKey, Partition] = {}
         """One of several replicas each, of which this step has moved an end."""
+        self.verifyings = 0
+        """Partitions at which something of transactions was verified, each opening counted."""
         self.early: dict[PartitionKey, Partition] = {}
         """With batches that wait for the end of the transaction before theirs."""
         self.failure: TidelogError | None = None
@@ -200,6 +203,14 @@ class DirectoryState:
         """Those of which the next segment is wanted."""
         rolls, self.rolls = self.rolls, []
         return rolls
+
+    def verify(self, partition: Partition) -> Verifying:
+        """What the partition verifies of transactions, from the first one on. No two lives of a
+        partition share tickets: a late answer to the former one would verify what nobody asked."""
+        if partition.verifying is not None:
+            return partition.verifying
+        self.verifyings += 1
+        return partition.begin_verifying(tickets_after=self.verifyings * TICKETS)
 
     def note_early(self, partition: Partition) -> None:
         """A batch waits there for the end of the transaction before its own."""

@@ -79,7 +79,7 @@ def on_arrival(
         )
     try:
         partition = _leading(state, key)
-        here, verifying = partition.log.producer_here(batch.producer_id), partition.verify()
+        here, verifying = partition.log.producer_here(batch.producer_id), state.verify(partition)
         if may_be_early and here is not None and here.is_open and here.epoch < batch.producer_epoch:
             early = Early(waiting.token, batch.producer_id, state.now_ms, message)
             if verifying.wait_for_end(early):
@@ -137,7 +137,7 @@ def _let_go(state: DirectoryState, waiting: list[Waiting]) -> list[AppendBatch]:
     return appends
 
 
-def judge(partition: Partition, append: AppendBatch) -> Again | None:
+def judge(state: DirectoryState, partition: Partition, append: AppendBatch) -> Again | None:
     """Looks at a batch or marker in its turn. Returns what it repeats, or None where it is to be
     appended; refuses what does not belong behind what is stored and planned by now."""
     header = append.header
@@ -147,24 +147,28 @@ def judge(partition: Partition, append: AppendBatch) -> Again | None:
     known = resends.known_in_turn(partition, header.producer_id)
     marker = marker_of(append.batch, header)
     if marker is not None:
-        return _judge_marker(partition, append, marker, known)
+        return _judge_marker(state, partition, append, marker, known)
     batch = FirstBatch(
         producer_id=header.producer_id,
         producer_epoch=header.producer_epoch,
         base_sequence=header.base_sequence,
     )
     here = None if known is None else here_of(known)
-    partition.verify().admission.admit(here, batch, tried=f"append to {append.key}")
+    state.verify(partition).admission.admit(here, batch, tried=f"append to {append.key}")
     return resends.first_of(partition, append, known)
 
 
 def _judge_marker(
-    partition: Partition, append: AppendBatch, marker: Marker, known: Producer | None
+    state: DirectoryState,
+    partition: Partition,
+    append: AppendBatch,
+    marker: Marker,
+    known: Producer | None,
 ) -> Again | None:
     header, plan = append.header, partition.plan
     if append.hangs_from != NO_TRANSACTION:
         _check_hanging(append, known)
-    verdict = partition.verify().admission.judge_marker(
+    verdict = state.verify(partition).admission.judge_marker(
         None if known is None else here_of(known),
         MarkerHere(
             producer_id=header.producer_id,

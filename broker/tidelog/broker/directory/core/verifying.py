@@ -34,6 +34,8 @@ EARLY_MS_MAX: Final = 400
 """How long they wait, give or take a tick. An end takes a few milliseconds from its decision to its
 marker, and a producer that is told to come again takes many times that."""
 NOTHING_TO_ASK: Final = 0
+TICKETS: Final = 2**40
+"""Of one opening of a partition: more than it ever uses."""
 
 
 class Waiting(msgspec.Struct, frozen=True):
@@ -58,8 +60,8 @@ class Verifying:
 
     __slots__ = ("_early", "_waiting", "admission")
 
-    def __init__(self) -> None:
-        self.admission: Final = Admission()
+    def __init__(self, *, tickets_after: int) -> None:
+        self.admission: Final = Admission(tickets_after=tickets_after)
         self._early: list[Early] = []
         """In the order in which they arrived."""
         self._waiting: dict[int, list[Waiting]] = {}

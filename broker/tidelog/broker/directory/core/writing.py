@@ -128,8 +128,10 @@ def _plan(state: DirectoryState, append: AppendBatch, round_: WriteRound) -> Non
     try:
         if header.producer_id >= 0 and not append.is_replica:
             is_admitted = header.is_transactional
-            judge = transactional.judge if is_admitted else resends.judge
-            again = judge(partition, append)
+            if is_admitted:
+                again = transactional.judge(state, partition, append)
+            else:
+                again = resends.judge(partition, append)
             if again is not None:
                 resends.take(state, again, round_)
                 return

@@ -111,9 +111,11 @@ class _Verification(msgspec.Struct, kw_only=True):
 class Admission:
     """What one leader is verifying of one partition; a new leadership begins with none."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, tickets_after: int = 0) -> None:
+        """`tickets_after`: above every ticket of another `Admission` of the same partition, so that
+        an answer that was meant for that one counts for nothing here."""
         self._by_producer: Final[dict[int, _Verification]] = {}
-        self._last_ticket = 0
+        self._last_ticket = tickets_after
 
     def __len__(self) -> int:
         return len(self._by_producer)

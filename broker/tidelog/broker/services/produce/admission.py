@@ -56,8 +56,9 @@ class ProducerAdmission:
         next_producer_id: int,
         now_ms: int,
         tried: str,
-    ) -> None:
-        """For a batch of a producer that the partition's log does not know."""
+    ) -> bool:
+        """Returns whether the producer was counted: for a batch of one that the partition's log
+        does not know."""
         if header.producer_id >= next_producer_id:
             raise TidelogError(
                 ErrorCode.UNAVAILABLE,
@@ -67,8 +68,16 @@ class ProducerAdmission:
                 hint="Send it again if AllocateProducerId gave the id; an id cannot be made up.",
             )
         if header.base_sequence > 0:
-            return  # Not its first batch: it is refused for that, and brings nothing in.
+            return False  # Not its first batch: it is refused for that, and brings nothing in.
         self._count(key, context.caller, now_ms, tried)
+        return True
+
+    def give_back(self, context: RequestContext, key: PartitionKey) -> None:
+        """A producer that was counted was refused, so it was not brought in. First batches of
+        transactions are, again and again, while a coordinator is away."""
+        known = self._counts.get((key, context.caller))
+        if known is not None and known.producers:
+            known.producers -= 1
 
     def _count(self, key: PartitionKey, caller: str, now_ms: int, tried: str) -> None:
         place = (key, caller)

@@ -8,6 +8,7 @@ transaction goes the same way; the directory's core has its coordinator asked wh
 import asyncio
 import enum
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -313,7 +314,7 @@ class ProduceHandler:
         tried: str,
     ) -> "asyncio.Future[Appended]":
         check_contents(batch, header, replica.settings, append_time_ms, tried=tried)
-        self._admit_producer(context, replica, header, append_time_ms, tried)
+        is_counted = self._admit_producer(context, replica, header, append_time_ms, tried)
         owner = replica.directory.owner
         if request.transactional_id:
             submitted = owner.submit_transactional(
@@ -325,6 +326,10 @@ class ProduceHandler:
                 is_flush_awaited=True,
                 append_time_ms=append_time_ms,
             )
+            if is_counted:
+                submitted.add_done_callback(
+                    partial(self._give_back_refused, context, replica.log.key)
+                )
         else:
             submitted = owner.submit(
                 replica.log,
@@ -346,20 +351,27 @@ class ProduceHandler:
         header: BatchHeader,
         now_ms: int,
         tried: str,
-    ) -> None:
-        """A producer that the log knows was admitted with its first batch."""
+    ) -> bool:
+        """Whether it was counted: a producer that the log knows was so with its first batch."""
         if header.producer_id < 0 or self._metadata is None:
-            return
+            return False
         log = replica.log
-        if log.producers.find(header.producer_id) is None:
-            self._producers.admit(
-                context,
-                log.key,
-                header,
-                next_producer_id=self._metadata.image().next_producer_id,
-                now_ms=now_ms,
-                tried=tried,
-            )
+        return log.producers.find(header.producer_id) is None and self._producers.admit(
+            context,
+            log.key,
+            header,
+            next_producer_id=self._metadata.image().next_producer_id,
+            now_ms=now_ms,
+            tried=tried,
+        )
+
+    def _give_back_refused(
+        self, context: RequestContext, key: PartitionKey, outcome: "asyncio.Future[Appended]"
+    ) -> None:
+        """One that is given up may still be stored: it stays counted."""
+        error = None if outcome.cancelled() else outcome.exception()
+        if isinstance(error, TidelogError) and error.code is not ErrorCode.INDETERMINATE:
+            self._producers.give_back(context, key)
 
 
 def _settle(submitted: Submitted, timeout_ms: int) -> list[PartitionAcknowledgement]:
