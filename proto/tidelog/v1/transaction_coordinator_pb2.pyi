@@ -65,7 +65,7 @@ class TransactionPartitions(_message.Message):
     """Only ask whether these are part of the transaction in progress; add none."""
     @_builtins.property
     def identity(self) -> _transactions_pb2.TransactionalIdentity:
-        """As the producer sent it."""
+        """As the producer sent it. Unset: INVALID_ARGUMENT."""
 
     @_builtins.property
     def topics(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.TopicPartitions]:

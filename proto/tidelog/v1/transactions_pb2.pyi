@@ -157,7 +157,7 @@ class EndTransactionRequest(_message.Message):
     @_builtins.property
     def identity(self) -> Global___TransactionalIdentity:
         """The identity under which the transaction's records were sent. An older one:
-        FENCED_PRODUCER_EPOCH.
+        FENCED_PRODUCER_EPOCH. Unset, here as in every request below: INVALID_ARGUMENT.
         """
 
     def __init__(
