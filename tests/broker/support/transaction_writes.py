@@ -36,6 +36,8 @@ class TransactionWriter:
         self.name = name
         self.topic = topic
         self.calls = Transactions(cluster)
+        self.told_again: list[ErrorCode] = []
+        """What it was told where it sent the same batch again."""
 
     def leader(self, partition: int) -> tuple[int, Replica] | None:
         """Who leads the partition, and its replica there."""
@@ -71,6 +73,7 @@ class TransactionWriter:
                 answer = await self._send(number, request)
                 if not isinstance(answer, ErrorCode) or answer not in AGAIN:
                     return answer
+                self.told_again.append(answer)
             await asyncio.sleep(0.05)
         raise AssertionError(f"nothing is ever stored in {self.topic}-{partition}")
 

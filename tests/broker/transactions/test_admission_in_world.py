@@ -40,6 +40,24 @@ def test_a_transaction_in_several_partitions_is_written_and_ended(
 
 
 @pytest.mark.slow
+def test_a_producer_that_goes_on_at_once_is_not_told_to_come_again() -> None:
+    """Its batch meets the end of the transaction before it on the way, and waits for that."""
+
+    async def work(cluster: Cluster) -> None:
+        writer = await writer_of(cluster)
+        identity = await writer.calls.init("t")
+        for partition in range(PARTITIONS):
+            await writer.write(identity, partition)
+        writer.told_again.clear()
+        for number in range(20):
+            identity = await writer.calls.end("t", identity)
+            await writer.write(identity, number // 5)
+        assert ErrorCode.CONCURRENT_TRANSACTIONS not in writer.told_again
+
+    three(brokers_expected=3).run(work)
+
+
+@pytest.mark.slow
 def test_a_leader_that_dies_in_the_transaction_takes_nothing_with_it() -> None:
     async def work(cluster: Cluster) -> None:
         writer = await writer_of(cluster)
