@@ -2,7 +2,6 @@
 
 from typing import Final
 
-_TRANSACTIONS: Final = "transactions are operated on by `tidelog txn` and AdminClient"
 _ACCESS: Final = "there are no lists of rights and no passwords: certificates say who a client is"
 _PROTOCOL: Final = "of Kafka's protocol, which Tidelog does not speak"
 
@@ -12,11 +11,6 @@ ABSENT_METHODS: Final = {
     },
     "KafkaConsumer": {},
     "KafkaAdminClient": {
-        "abort_transaction": _TRANSACTIONS,
-        "describe_producers": _TRANSACTIONS,
-        "describe_transactions": _TRANSACTIONS,
-        "find_hanging_transactions": _TRANSACTIONS,
-        "list_transactions": _TRANSACTIONS,
         "alter_user_scram_credentials": _ACCESS,
         "describe_user_scram_credentials": _ACCESS,
         "create_acls": _ACCESS,
@@ -72,12 +66,6 @@ ABSENT_NAMES: Final = {
         "ScramMechanism": _ACCESS,
         "UserScramCredentialDeletion": _ACCESS,
         "UserScramCredentialUpsertion": _ACCESS,
-        "AbortTransactionSpec": _TRANSACTIONS,
-        "PartitionProducerState": _TRANSACTIONS,
-        "ProducerState": _TRANSACTIONS,
-        "TransactionDescription": _TRANSACTIONS,
-        "TransactionListing": _TRANSACTIONS,
-        "TransactionState": _TRANSACTIONS,
         "UpdateFeatureType": "`tidelog cluster features`",
         "ConfigType": "a setting's type is in its documentation",
     },

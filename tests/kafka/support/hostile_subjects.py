@@ -24,6 +24,7 @@ from tidelog.kafka import (
     TopicPartitionReplica,
 )
 from tidelog.kafka.admin import (
+    AbortTransactionSpec,
     ConfigResource,
     ConfigResourceType,
     MemberToRemove,
@@ -140,6 +141,7 @@ class AdminSubject(KafkaSubject):
         "group_specs": {"g": [HELD]},
         "group_id": "g", "group_ids": ["g"], "partitions": [HELD], "offsets": {HELD: 0},
         "offset_specs": {HELD: OffsetSpec.EARLIEST}, "members": [MemberToRemove(member_id="m")],
+        "transactional_ids": ["t"], "spec": AbortTransactionSpec(HELD, 0, 0),
         "config_resources": [ConfigResource(ConfigResourceType.TOPIC, "held", {})],
         "election_type": "preferred", "topic_partitions": {"held": 2},
         "elect_leaders.topic_partitions": {"held": [0]}, "topic_partition_specs": {HELD: -1},

@@ -2,6 +2,14 @@
 
 from tidelog.kafka.admin.client import KafkaAdminClient
 from tidelog.kafka.admin.groups import GroupState, GroupType
+from tidelog.kafka.admin.transactions import (
+    AbortTransactionSpec,
+    PartitionProducerState,
+    ProducerState,
+    TransactionDescription,
+    TransactionListing,
+    TransactionState,
+)
 from tidelog.kafka.admin.types import (
     AlterConfigOp,
     ConfigFilterType,
@@ -18,6 +26,7 @@ from tidelog.kafka.admin.types import (
 )
 
 __all__ = [
+    "AbortTransactionSpec",
     "AlterConfigOp",
     "ConfigFilterType",
     "ConfigResource",
@@ -33,4 +42,9 @@ __all__ = [
     "NewTopic",
     "OffsetSpec",
     "OffsetTimestamp",
+    "PartitionProducerState",
+    "ProducerState",
+    "TransactionDescription",
+    "TransactionListing",
+    "TransactionState",
 ]

@@ -11,6 +11,7 @@ from tidelog.kafka.admin.configs import ConfigCalls
 from tidelog.kafka.admin.older import OlderCalls
 from tidelog.kafka.admin.partitions import PartitionCalls
 from tidelog.kafka.admin.topics import TopicCalls
+from tidelog.kafka.admin.transactions import TransactionCalls
 from tidelog.kafka.shared.checked import checked
 from tidelog.kafka.shared.option_table import ADMIN
 from tidelog.kafka.shared.options import honoured, without_none
@@ -19,7 +20,7 @@ from tidelog.kafka.shared.translation import translating
 _NAME: Final = "KafkaAdminClient"
 
 
-class KafkaAdminClient(TopicCalls, ConfigCalls, PartitionCalls, OlderCalls):
+class KafkaAdminClient(TopicCalls, ConfigCalls, PartitionCalls, OlderCalls, TransactionCalls):
     """Creates, changes, lists and describes. Safe to share between threads."""
 
     def __init__(self, **configs: Any) -> None:

@@ -23,7 +23,7 @@ from tidelog.kafka.shared.translation import translated, translating
 from tidelog.wire.errors import TidelogError
 
 
-class _Named(StrEnum):
+class NamedText(StrEnum):
     """Text that scripts may give in any case."""
 
     @classmethod
@@ -38,7 +38,7 @@ class _Named(StrEnum):
         raise ValueError(f"{name and name + ': '}Unrecognized {cls.__name__}: {shown(value)}")
 
 
-class GroupState(_Named):
+class GroupState(NamedText):
     """In what state a group is."""
 
     UNKNOWN = "Unknown"
@@ -51,7 +51,7 @@ class GroupState(_Named):
     RECONCILING = "Reconciling"
 
 
-class GroupType(_Named):
+class GroupType(NamedText):
     """Who divides the partitions."""
 
     UNKNOWN = "Unknown"

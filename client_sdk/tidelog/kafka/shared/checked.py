@@ -31,6 +31,7 @@ from tidelog.client.arguments.kinds import (
     text,
     topic,
     whole,
+    wrong_type,
 )
 from tidelog.client.shared.checked import checked_by
 from tidelog.kafka.admin.types import (
@@ -93,6 +94,20 @@ def _member(value: Any, tried: str, name: str) -> MemberToRemove:
     for field in ("member_id", "group_instance_id", "reason"):
         _NAME(getattr(member, field), tried, f"{name}.{field}")
     return member
+
+
+def _spec(value: Any, tried: str, name: str) -> Any:
+    """An AbortTransactionSpec: its module stands on this one."""
+    fields = ("topic_partition", "producer_id", "producer_epoch")
+    if not isinstance(value, tuple) or not all(hasattr(value, each) for each in fields):
+        raise wrong_type(tried, name, value, "an AbortTransactionSpec")
+    number = whole(0, INT64_MAX)
+    found: Any = value
+    return found._replace(
+        topic_partition=partition(found.topic_partition, tried, f"{name}.topic_partition"),
+        producer_id=number(found.producer_id, tried, f"{name}.producer_id"),
+        producer_epoch=number(found.producer_epoch, tried, f"{name}.producer_epoch"),
+    )
 
 
 def _membership(value: Any, tried: str, name: str) -> ConsumerGroupMetadata:
@@ -175,6 +190,17 @@ TABLE: Final[Mapping[str, Check]] = {
     "offset_specs": mapping(partition, anything, "TopicPartition: OffsetSpec"),
     "list_consumer_group_offsets.partitions": optional(_PARTITIONS),
     "members": many(_member, "MembersToRemove"),
+    # Transactions.
+    "producer_id_filters": optional(many(whole(0, INT64_MAX), "producers' ids")),
+    "state_filters": optional(many(anything, "TransactionStates")),
+    "duration_filter_ms": optional(milliseconds),
+    "transactional_id_pattern": optional(text("a regular expression")),
+    "list_transactions.broker_ids": optional(_NODES),
+    "find_hanging_transactions.broker_ids": optional(_NODES),
+    "transactional_ids": many(text("a transactional id", bytes_min=1), "transactional ids"),
+    "broker_id": anything,
+    "spec": _spec,
+    "max_transaction_timeout_ms": milliseconds,
 }
 
 
