@@ -22,6 +22,7 @@ from tests.support.transaction_log import (
     TransactionLog,
     random_log,
 )
+from tidelog.broker.log.names import SegmentKey
 from tidelog.broker.services.fetch import isolation as limits
 from tidelog.broker.services.fetch.handler import FetchRequest, PartitionBatches
 from tidelog.broker.services.fetch.stream import FetchSession, FetchStreamRequest
@@ -372,6 +373,36 @@ def test_an_answer_with_too_many_aborted_transactions_is_shorter_and_never_incom
             answers += 1
         assert found == [40]
         assert answers == 20 // aborted_max
+
+    asyncio.run(play())
+
+
+def test_a_compaction_between_the_batches_and_their_transactions_shows_nothing_aborted() -> None:
+    """What was read has the aborted batch, the log knows of it no more: both are read again."""
+    log = TransactionLog()
+    for kind, producer_id in ((PLAIN, -1), (DATA, 1), (ABORT, 1), (PLAIN, -1), (PLAIN, -1)):
+        log.add(kind, producer_id)
+    growing = Growing(log)
+    growing.grow(4)
+    shelf = growing.node.shelf
+    shelf.begin_segment()
+    growing.grow(1)
+    shelf.seal(shelf.log.segments[0])
+    growing.commit()
+
+    def clean(segment: SegmentKey) -> None:
+        shelf.on_read = lambda key: None
+        assert segment == shelf.log.segments[0].key
+        shelf.compact(0, 0, lambda offset: offset in (0, 3))
+
+    shelf.on_read = clean
+
+    async def play() -> None:
+        offset, found = 0, list[int]()
+        while offset < growing.high_watermark:
+            given, offset = await by_fetch(growing, COMMITTED, Random(0))(offset)
+            found += given
+        assert found == [0, 3, 4]
 
     asyncio.run(play())
 
