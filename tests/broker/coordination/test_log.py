@@ -8,10 +8,12 @@ import pytest
 from tests.broker.support.group_world import Groups
 from tests.broker.support.node_in_world import NodeLife, PlainClient, partition_batch
 from tests.server.support.cluster_in_world import Cluster, three
-from tidelog.broker.coordination.log import CoordinatorLog
+from tidelog.broker.coordination.log import CoordinatorLog, _take_all
 from tidelog.broker.replicas.replicas import Replicas
 from tidelog.chaos.sim import SimulatedPorts, World
-from tidelog.wire.batch import encode_batch
+from tidelog.wire.batch import BatchHeader, encode_batch, read_header
+from tidelog.wire.batch.marker import Marker, MarkerType, encode_marker
+from tidelog.wire.batch.stamp import stamp
 from tidelog.wire.errors import ErrorCode, TidelogError
 from tidelog.wire.ids import LeaderEpoch, PartitionId, PartitionKey, TopicId
 
@@ -96,6 +98,58 @@ def test_what_is_appended_is_loaded_in_its_order() -> None:
         assert await loaded(log) == [record for batch in batches for record in batch]
 
     with_replicas(work)
+
+
+def stored(*batches: bytes) -> bytes:
+    """As they stand in a log, one behind the other."""
+    data, offset = bytearray(), 0
+    for batch in batches:
+        position = len(data)
+        data += batch
+        stamp(data, position, base_offset=offset, leader_epoch=0)
+        offset += read_header(batch).last_offset_delta + 1
+    return bytes(data)
+
+
+def test_ends_of_transactions_are_handed_out_in_their_place_and_what_is_open_too() -> None:
+    """Trap 15: what a load knows of the order is the log's."""
+
+    def sent(value: bytes) -> bytes:
+        return encode_batch(
+            [(1, b"staged", value, ())],
+            producer_id=7,
+            producer_epoch=3,
+            is_transactional=True,
+        )
+
+    end = encode_marker(
+        Marker(MarkerType.COMMIT, 5), producer_id=7, producer_epoch=4, timestamp_ms=1
+    )
+    plain = encode_batch([(1, b"plain", b"2", ())])
+    data = stored(plain, sent(b"1"), end, plain, sent(b"3"))
+    found: list[object] = []
+
+    def take(key: bytes, value: bytes | None) -> None:
+        found.append((key, value))
+
+    def take_marker(header: BatchHeader, marker: Marker) -> None:
+        found.append((header.producer_id, header.producer_epoch, marker.type))
+
+    in_order: list[object] = [
+        (b"plain", b"2"),
+        (b"staged", b"1"),
+        (7, 4, MarkerType.COMMIT),
+        (b"plain", b"2"),
+        (b"staged", b"3"),
+    ]
+    assert asyncio.run(_take_all(data, 0, take, take_marker)) == 4, "a marker is no record"
+    assert found == in_order
+    found.clear()
+    asyncio.run(_take_all(data, 3, take, take_marker))
+    assert found == in_order[3:], "a read may begin with a batch that was taken before"
+    found.clear()
+    asyncio.run(_take_all(data, 0, take, None))
+    assert found == [each for each in in_order if each != (7, 4, MarkerType.COMMIT)]
 
 
 def test_an_append_of_another_leader_epoch_is_refused() -> None:
