@@ -179,6 +179,44 @@ def test_a_block_aborts_by_itself_what_could_not_be_committed(
     assert server.transactions.committed("accounts") == [b"2"]
 
 
+def test_a_block_whose_offsets_reach_nobody_aborts_by_itself(
+    clients: Clients, server: ContractServer
+) -> None:
+    with make(clients, server, max_block_ms=300) as producer:
+
+        def run() -> None:
+            with producer.transaction() as t:
+                t.send("accounts", b"1", partition=0).get(HANG_SECONDS)
+                t.send_offsets({TopicPartition("in", 0): 5}, "g")
+
+        server.groups.is_away = True
+        assert failed(run).code is ErrorCode.DEADLINE_EXCEEDED
+        server.groups.is_away = False
+        with producer.transaction() as t:
+            t.send("accounts", b"2", partition=0)
+    assert server.transactions.committed("accounts") == [b"2"]
+    assert server.groups.committed("g") == {}
+
+
+def test_a_commit_that_was_never_sent_leaves_nothing_open_behind_its_block(
+    clients: Clients, server: ContractServer
+) -> None:
+    with make(clients, server, max_block_ms=300, request_timeout_ms=200) as producer:
+        producer.init_transactions()
+
+        def run() -> None:
+            with producer.transaction() as t:
+                t.send("accounts", b"1", partition=0)
+                server.lose = lost("Produce", "before")
+
+        error = failed(run)
+        assert error.code is ErrorCode.DEADLINE_EXCEEDED
+        server.lose = None
+        with producer.transaction() as t:
+            t.send("accounts", b"2", partition=0)
+    assert server.transactions.committed("accounts") == [b"2"]
+
+
 def test_an_exception_aborts_and_goes_on(clients: Clients, server: ContractServer) -> None:
     with make(clients, server) as producer:
 

@@ -148,6 +148,7 @@ class AsyncTransactionCalls(ProducerBase):
             begin=self._begin,
             add_offsets=self._add_offsets,
             is_open=lambda: self._is_open,
+            is_to_abort=lambda: self._is_to_abort,
         )
 
     # Inside.

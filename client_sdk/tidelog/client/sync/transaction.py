@@ -57,12 +57,14 @@ class Transaction:
         begin: Callable[[], None],
         add_offsets: AddOffsets,
         is_open: Callable[[], bool],
+        is_to_abort: Callable[[], bool],
     ) -> None:
         self._producer = producer
         self._reading = reading
         self._begin = begin
         self._add_offsets = add_offsets
         self._is_open = is_open
+        self._is_to_abort = is_to_abort
         self._offsets: tuple[OffsetToCommit, ...] = ()
         """Of what was read, as they were sent."""
         self._has_begun = False
@@ -94,9 +96,11 @@ class Transaction:
             return
         try:
             self.commit()
-        except TransactionError as failure:
-            if failure.abort_required:
-                self._abort_after(failure, None)
+        except BaseException as failure:
+            # After an end of unknown outcome nothing is aborted: it may be committed already.
+            if self._is_to_abort():
+                in_haste = not isinstance(failure, Exception)
+                self._abort_after(failure, HASTE_S if in_haste else None)
             raise
 
     def _abort_after(self, error: BaseException, timeout: float | None) -> None:

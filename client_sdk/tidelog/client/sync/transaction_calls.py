@@ -149,6 +149,7 @@ class TransactionCalls(ProducerBase):
             begin=self._begin,
             add_offsets=self._add_offsets,
             is_open=lambda: self._is_open,
+            is_to_abort=lambda: self._is_to_abort,
         )
 
     # Inside.
