@@ -99,6 +99,7 @@ class ProducerWorld:
         in_flight_max: int = 2,
         request_bytes_max: int = 10_000,
         is_idempotent: bool = False,
+        is_transactional: bool = False,
         retries_max: int = 1_000,
     ) -> None:
         self.now_ns = 1_000_000_000
@@ -122,6 +123,7 @@ class ProducerWorld:
             delivery_timeout_ms=120_000,
             retries_max=retries_max,
             is_idempotent=is_idempotent,
+            is_transactional=is_transactional,
         )
         self.core = ProducerCore(settings, self.metadata, desk, backoff)
         self.sent: dict[int, SendProduce] = {}

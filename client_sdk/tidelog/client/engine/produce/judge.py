@@ -313,7 +313,7 @@ class TransactionJudge(SequenceJudge):
 
 def _behind_a_failure(batch: Batch) -> TidelogError:
     return TidelogError(
-        ErrorCode.TRANSACTION_ABORTED,
+        ErrorCode.INVALID_TRANSACTION_STATE,
         tried=f"produce to {batch.topic}-{batch.partition}",
         happened="an earlier record of the transaction failed",
         hint="Abort the transaction and begin again.",
