@@ -410,6 +410,18 @@ def test_a_stored_batch_is_answered_as_it_was_and_refused_once_its_transaction_i
     assert core.refusal_of(core.write_batch(5)) is ErrorCode.TRANSACTION_ABORTED
 
 
+def test_a_batch_of_no_transaction_is_never_taken_for_one_of_a_transaction() -> None:
+    """By a producer's mistake they have one sequence: the second was acknowledged, and lost."""
+    core = TransactionalCore()
+    in_transaction = core.write_batch(5)
+    plain = core.write_batch(5, is_transactional=False)
+    core.drain()
+    core.answer()
+    core.drain()
+    assert core.offset_of(plain) == 0
+    assert core.refusal_of(in_transaction) is ErrorCode.INVALID_TRANSACTION_STATE
+
+
 # -- those who ask ahead --------------------------------------------------------------------------
 
 

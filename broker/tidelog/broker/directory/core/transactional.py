@@ -155,7 +155,18 @@ def judge(state: DirectoryState, partition: Partition, append: AppendBatch) -> A
     )
     here = None if known is None else here_of(known)
     state.verify(partition).admission.admit(here, batch, tried=f"append to {append.key}")
-    return resends.first_of(partition, append, known)
+    again = resends.first_of(partition, append, known)
+    if again is not None and here is not None and not here.is_open:
+        # What is stored of this epoch is of no transaction: it is another batch.
+        raise TidelogError(
+            ErrorCode.INVALID_TRANSACTION_STATE,
+            tried=f"append to {append.key}",
+            happened=f"producer {header.producer_id} has sent sequence {header.base_sequence} of "
+            f"epoch {header.producer_epoch} before, in a batch of no transaction",
+            hint="Abort the transaction, and send nothing under its identity that is not a part "
+            "of it.",
+        )
+    return again
 
 
 def _judge_marker(
