@@ -320,6 +320,7 @@ class CoresRun:
                 "prepared": self.decisions.decided,
                 "markers": self.watch.markers,
                 "moves": self._moves(),
+                "moved": sum(log.moves for log in self.truth.logs.values()),
             },
             transitions=tuple(world.trace.transitions),
         )

@@ -26,6 +26,7 @@ from tidelog.chaos.sim.transactions.deciding import Decider
 from tidelog.chaos.sim.transactions.epochs import first_epochs
 from tidelog.chaos.sim.transactions.judging import judge_history
 from tidelog.chaos.sim.transactions.lives import Owner, Setting
+from tidelog.chaos.sim.transactions.moving import LeaderMover
 from tidelog.chaos.sim.transactions.plan import draw_plan
 from tidelog.chaos.sim.transactions.reading import Reader, drain
 from tidelog.chaos.sim.transactions.sdk_client import SdkClient, place_of
@@ -132,6 +133,14 @@ class NodesRun:
         self._random = self.world.seeds.purpose("play")
         self._agenda = LoopAgenda(self.world.loop)
         self._others: list[Process] = []
+        low_ns, high_ns = self.plan.moves_ns
+        self.mover = LeaderMover(
+            self.world,
+            lambda: self.cluster.board.newest,
+            self.bootstrap,
+            [each.transactional_id for each in self.plan.work.processes],
+            (low_ns // MS // 2, high_ns // MS // 2),
+        )
         self._is_made = False
 
     def _make_nodes(self, kinds: tuple[FaultKind, ...]) -> list[ClusterNode]:
@@ -215,7 +224,7 @@ class NodesRun:
             del ports
             await self.decisions.run(self._client(None))
 
-        for name, live in (("reader-0", read), ("decider", decide)):
+        for name, live in (("reader-0", read), ("decider", decide), ("mover", self.mover.run)):
             self._others.append(self.world.machine(name).start(name, live))
 
     async def _make_topics(self, ports: SimulatedPorts) -> None:
@@ -260,7 +269,7 @@ class NodesRun:
     async def _end(self) -> None:
         """Everything heals: what is open ends, and all of it is read."""
         self.troubles.heal()
-        self.setting.is_calm = self.decisions.is_calm = True
+        self.setting.is_calm = self.decisions.is_calm = self.mover.is_over = True
         await self._go_until(_BOUND_NS, self._what_lacks)
         for process in self._others:
             process.kill()
@@ -392,6 +401,7 @@ class NodesRun:
                 "prepared": self.decisions.decided,
                 "markers": self.watch.markers,
                 "moves": self._moves(),
+                "moved": self.mover.moves,
             },
             transitions=tuple(world.trace.transitions),
         )
