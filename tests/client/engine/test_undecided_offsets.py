@@ -4,6 +4,7 @@ Trap 16 (KIP-447, redpanda 6423): to go on from the offset before would process 
 to wait for ever without a word would look like a consumer that has nothing to read.
 """
 
+import msgspec
 import pytest
 
 from tidelog.client import TopicPartition
@@ -17,6 +18,7 @@ from tidelog.client.engine.group.messages import (
     GroupPartition,
     LookupAnswered,
     LookupWanted,
+    Note,
     OffsetsFound,
     SendLookup,
     Tell,
@@ -44,12 +46,13 @@ SETTINGS = GroupSettings(group="g", member_id="m", default_api_timeout_ms=1_000)
 class Reader:
     """A reader's core, and a coordinator at which a transaction holds partition 0."""
 
-    def __init__(self) -> None:
-        self.core = GroupCore(SETTINGS, Backoff(initial_ms=100, max_ms=100))
+    def __init__(self, settings: GroupSettings = SETTINGS) -> None:
+        self.core = GroupCore(settings, Backoff(initial_ms=100, max_ms=100))
         self.now_ms = 0
         self.is_held = True
         self.asked = 0
         self.told: list[OffsetsFound] = []
+        self.lines: list[str] = []
 
     def look_up(self, number: int, *, deadline_ms: int | None) -> None:
         wanted = LookupWanted(
@@ -75,6 +78,8 @@ class Reader:
                     self._perform(self.core.step(self._answer(effect), self.now_ms * NS_PER_MS))
                 case Tell(news=OffsetsFound() as news):
                     self.told.append(news)
+                case Note():
+                    self.lines.append(effect.text)
                 case _:
                     pass
 
@@ -132,6 +137,17 @@ def test_a_member_does_not_wait_for_ever_and_names_the_transaction(reader: Reade
     reader.look_up(2, deadline_ms=None)
     reader.pass_time(100)
     assert reader.told[-1].offsets[0].error is None, "and the next poll begins anew"
+
+
+def test_the_log_is_told_for_which_transaction_a_member_waits() -> None:
+    reader = Reader(msgspec.structs.replace(SETTINGS, default_api_timeout_ms=60_000))
+    reader.look_up(1, deadline_ms=None)
+    reader.pass_time(4_500)
+    assert reader.lines == []
+    reader.pass_time(1_500)
+    (line,) = reader.lines
+    assert line.startswith("waiting: t-0 is not begun by group 'g' for 5 s: t-0 has an offset")
+    assert "transaction `pay` of producer 7@3" in line
 
 
 def test_committed_ends_at_its_own_deadline_and_names_the_transaction(reader: Reader) -> None:

@@ -14,6 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from tidelog.client.engine.cluster.backoff import NS_PER_MS, Backoff
+from tidelog.client.engine.cluster.times import AGAIN_NS, FIRST_NS
 from tidelog.client.engine.cluster.topics import UNKNOWN_TOPIC_GRACE_MS
 from tidelog.client.engine.cluster.tries import Doubt, Reason, saying
 from tidelog.client.engine.group.coordinator import CoordinatorDesk, is_elsewhere
@@ -24,10 +25,12 @@ from tidelog.client.engine.group.messages import (
     GroupEffect,
     GroupPartition,
     LookupAnswered,
+    Note,
     OffsetsFound,
     OffsetToCommit,
     SendCommit,
     SendLookup,
+    Severity,
     Tell,
 )
 from tidelog.client.engine.group.settings import OFFSETS_PER_REQUEST_MAX, GroupSettings
@@ -108,6 +111,7 @@ class Lookup:
         "number",
         "reason",
         "retry_at_ns",
+        "tell_at_ns",
         "undecided_since_ns",
     )
 
@@ -130,6 +134,8 @@ class Lookup:
         self.undecided_since_ns: dict[PartitionKey, int] = {}
         """Partitions for which a transaction in progress has sent an offset, and since when the
         coordinator has said so."""
+        self.tell_at_ns: int | None = None
+        """When the log is told of that next."""
 
 
 class _CommitsSent(msgspec.Struct, frozen=True):
@@ -281,6 +287,7 @@ class OffsetsDesk:
             return None
         since_ns = lookup.undecided_since_ns.setdefault(found.key, now_ns)
         waited_ms = (now_ns - since_ns) // NS_PER_MS
+        self._tell_undecided(lookup, found, why, now_ns)
         if lookup.deadline_ns is not None or waited_ms < self._settings.default_api_timeout_ms:
             return None
         error = TidelogError(
@@ -290,6 +297,22 @@ class OffsetsDesk:
             hint=f"poll() again to wait for longer. {why.hint}",
         )
         return replace(found, error=error)
+
+    def _tell_undecided(
+        self, lookup: Lookup, found: CommittedOffset, why: TidelogError, now_ns: int
+    ) -> None:
+        if lookup.tell_at_ns is None:
+            lookup.tell_at_ns = now_ns + FIRST_NS
+        if now_ns < lookup.tell_at_ns:
+            return
+        lookup.tell_at_ns = now_ns + AGAIN_NS
+        waited_s = (now_ns - lookup.undecided_since_ns[found.key]) / 1e9
+        name = found.topic_partition
+        text = (
+            f"waiting: {name.topic}-{name.partition} is not begun by group "
+            f"{self._settings.group!r} for {waited_s:.0f} s: {why.happened}; it is asked again"
+        )
+        self._effects.append(Note(severity=Severity.WARNING, text=text))
 
     def _on_error(self, address: str, error: TidelogError, now_ns: int) -> None:
         if is_elsewhere(error):
