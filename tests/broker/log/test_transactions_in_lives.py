@@ -14,6 +14,8 @@ from tidelog.broker.log.sidecar.codec import PRODUCERS, TRANSACTIONS, find_secti
 from tidelog.broker.log.state.log import PartitionLog
 from tidelog.broker.log.transactions.aborted import AbortedTransaction
 from tidelog.broker.replicas.directory import Placed
+from tidelog.chaos.checkers.log.derived import check_derived
+from tidelog.chaos.checkers.log.medium import seen_bytes
 from tidelog.chaos.fuzz.log_house import LogHouse
 from tidelog.chaos.sim import FaultKind
 from tidelog.chaos.sim.ports.medium import Inode
@@ -255,6 +257,8 @@ class Lives:
         assert not self.house.world.findings()
         check_log(log)
         self.stable.check([log])
+        seen = functools.partial(seen_bytes, self.house.medium)
+        assert not (violations := check_derived(log, seen, was_cut=True)), violations
         expected = oracle.stable(log.log_start_offset, log.high_watermark)
         if not self.trimmed[key]:
             assert log.last_stable_offset == expected
@@ -344,6 +348,14 @@ def test_while_a_sidecar_is_made_again_what_it_told_of_transactions_is_not_known
     ended = encode_marker(
         Marker(MarkerType.ABORT, 0), producer_id=1, producer_epoch=1, timestamp_ms=1
     )
+    seen = functools.partial(seen_bytes, lives.house.medium)
+    assert not check_derived(lives.log(DELETED), seen)
+    known = lives.log(DELETED).transactions.started
+    for wrong in ((), ((1, 2),), ((1, 0), (2, 1))):
+        lives.log(DELETED).transactions.go_on_from(wrong)
+        (violation,) = check_derived(lives.log(DELETED), seen)
+        assert violation.startswith("transactions_differ")
+    lives.log(DELETED).transactions.go_on_from(known)
     lives.store(DELETED, ended, 1, 1, is_transactional=True, marker=MarkerType.ABORT)
     damage(lives, 0, TRANSACTIONS)
     log, reader = lives.log(DELETED), lives.house.life.directory.reader

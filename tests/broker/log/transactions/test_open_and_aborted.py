@@ -1,5 +1,6 @@
 """Open transactions, the last stable offset and the aborted index, against a plain model."""
 
+import random
 from itertools import pairwise
 
 import msgspec
@@ -8,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.broker.log.transactions.aborted import (
+    BLOCK_ENTRIES,
     AbortedIndex,
     AbortedTransaction,
     encode_aborted,
@@ -172,6 +174,38 @@ def test_a_transaction_bounds_readers_until_its_marker_is_committed() -> None:
     assert transactions.last_stable_offset(4) == 2, "the marker may still be cut off"
     transactions.commit_to(5)
     assert transactions.last_stable_offset(5) == 5
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_of_many_entries_the_same_are_found_whatever_is_passed_over(seed: int) -> None:
+    chance = random.Random(seed)
+    count = chance.randint(BLOCK_ENTRIES - 2, 3 * BLOCK_ENTRIES)
+    lengths = [chance.choice([1, 30, 3_000]) for _ in range(count)]
+    begin, width, cut = chance.randint(0, 4_500), chance.randint(0, 600), chance.randint(0, 4_500)
+    markers = [3_000 + 2 * place for place in range(len(lengths))]
+    entries = [
+        AbortedTransaction(place, Offset(marker - length), marker)
+        for place, (marker, length) in enumerate(zip(markers, lengths, strict=True))
+    ]
+    grown = AbortedIndex()
+    for each in entries:
+        grown.add(each)
+    stored = AbortedIndex.decode(grown.encode(), where="a section")
+    left = entries
+    for end_offset in (5_000, cut):
+        grown.cut(end_offset)
+        stored.cut(end_offset)
+        left = [each for each in entries if each.marker_offset < min(5_000, end_offset)]
+        for index in (grown, stored, AbortedIndex(grown.encode())):
+            assert index.overlapping(begin, begin + width) == [
+                each
+                for each in left
+                if each.marker_offset >= begin and each.first_offset < begin + width
+            ]
+    later = AbortedTransaction(1, Offset(0), 9_000)
+    grown.add(later)
+    assert grown.overlapping(8_000, 8_001) == [later]
+    assert grown.overlapping(0, 1) == [*(each for each in left if not each.first_offset), later]
 
 
 GOOD = encode_aborted([AbortedTransaction(1, Offset(2), 9), AbortedTransaction(2, Offset(0), 11)])

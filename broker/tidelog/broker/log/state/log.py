@@ -24,7 +24,7 @@ from tidelog.broker.log.state.segments import Segment
 from tidelog.broker.log.transactions.admission import ProducerHere
 from tidelog.broker.log.transactions.open import Ended, OpenTransactions
 from tidelog.wire.batch import BatchHeader
-from tidelog.wire.batch.layout import PREFIX_BYTES
+from tidelog.wire.batch.layout import PREFIX_BYTES, TRANSACTIONAL_BIT
 from tidelog.wire.batch.marker import Marker
 from tidelog.wire.errors import TidelogError
 from tidelog.wire.ids import LeaderEpoch, Offset, PartitionKey
@@ -207,7 +207,7 @@ class PartitionLog:
             # What was trimmed up to here has left the mark of an epoch that wrote no more.
             epochs.truncate(base_offset)
             epochs.note(header.leader_epoch, base_offset)
-        if header.is_transactional:
+        if header.attributes & TRANSACTIONAL_BIT:  # In place: nearly no batch has it.
             self.segments[-1].note_transaction(self.transactions.note(header, marker))
         self.producers.note(header, marker)
         self.log_end_offset = next_offset

@@ -54,6 +54,7 @@ def check_derived(log: PartitionLog, read: ReadFile, *, was_cut: bool = False) -
     violations += _check_epochs(log, headers)
     if log.are_producers_known:
         violations += _check_producers(log, headers, was_cut=was_cut)
+        violations += _check_transactions(log, headers)
     violations += _check_chain(log)
     return violations
 
@@ -124,8 +125,13 @@ def _check_producers(log: PartitionLog, headers: list[BatchHeader], *, was_cut: 
     last: dict[int, BatchHeader] = {}
     for header in headers:
         before = last.get(header.producer_id)
-        if header.producer_id >= 0 and (
-            before is None or header.producer_epoch >= before.producer_epoch
+        if header.is_control:
+            # With the epoch that a marker carries sequences begin anew.
+            last.pop(header.producer_id, None)
+        elif (
+            header.producer_id >= 0
+            and header.base_sequence >= 0
+            and (before is None or header.producer_epoch >= before.producer_epoch)
         ):
             last[header.producer_id] = header
     newest = max((header.max_timestamp for header in headers), default=-1)
@@ -151,6 +157,23 @@ def _check_producers(log: PartitionLog, headers: list[BatchHeader], *, was_cut: 
     for producer in log.producers.producers:
         if any(batch.base_offset >= log.log_end_offset for batch in producer.batches):
             return [f"producers_differ: {log.key}: {producer} wrote behind {log.log_end_offset}"]
+    return []
+
+
+def _check_transactions(log: PartitionLog, headers: list[BatchHeader]) -> list[str]:
+    """Open is what has no marker behind it; of what was trimmed more may be known."""
+    started: dict[int, int] = {}
+    for header in headers:
+        if header.is_transactional and header.is_control:
+            started.pop(header.producer_id, None)
+        elif header.is_transactional:
+            started.setdefault(header.producer_id, header.base_offset)
+    begin = log.segments[0].base_offset if log.segments else log.log_end_offset
+    live = dict(log.transactions.started)
+    told = {producer_id: first for producer_id, first in live.items() if first >= begin}
+    unknown = [producer_id for producer_id in started if producer_id not in live]
+    if unknown or any(started.get(producer_id) != first for producer_id, first in told.items()):
+        return [f"transactions_differ: {log.key}: {live} are open, by its batches {started}"]
     return []
 
 
