@@ -4,6 +4,7 @@ full disks, new leader epochs; what is in the files is read and judged."""
 import os
 
 import msgspec
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -271,4 +272,4 @@ CoreUnderTransactions.TestCase.settings = settings(
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
 )
-TestCoreUnderTransactions = CoreUnderTransactions.TestCase
+TestCoreUnderTransactions = pytest.mark.slow(CoreUnderTransactions.TestCase)

@@ -221,6 +221,7 @@ class Calls:
         return await self._answer(message)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.lists(ENDS, max_size=20, unique=True))
 def test_what_a_coordinator_sends_is_what_a_leader_reads_and_the_answers_find_back(
