@@ -12,7 +12,7 @@ from tests.client.support.group_members import clients
 from tests.client.test_transactions import failed, make, transfer
 from tests.support.waiting import HANG_SECONDS
 from tidelog.client import TopicPartition
-from tidelog.client.errors import ErrorCode
+from tidelog.client.errors import ErrorCode, TransactionError
 
 __all__ = ["clients"]
 
@@ -177,6 +177,54 @@ def test_a_block_aborts_by_itself_what_could_not_be_committed(
         assert error.happened == "this one is over"
         assert failed(t.commit).code is ErrorCode.INVALID_TRANSACTION_STATE
     assert server.transactions.committed("accounts") == [b"2"]
+
+
+def test_a_block_ends_first_what_the_one_before_could_not_abort(
+    clients: Clients, server: ContractServer
+) -> None:
+    with make(clients, server, max_block_ms=300, request_timeout_ms=200) as producer:
+        producer.init_transactions()
+
+        def run() -> None:
+            with producer.transaction() as t:
+                t.send("accounts", b"1", partition=0).get(HANG_SECONDS)
+                server.lose = lost("EndTransaction", "before")
+                raise KeyError
+
+        with pytest.raises(KeyError):
+            run()
+        with pytest.raises(TransactionError), producer.transaction():
+            """The coordinator is away still."""
+        server.lose = None
+        with producer.transaction() as t:
+            t.send("accounts", b"2", partition=0)
+    assert server.transactions.committed("accounts") == [b"2"]
+
+
+def test_a_block_behind_a_commit_of_unknown_outcome_tells_it_apart(
+    clients: Clients, server: ContractServer
+) -> None:
+    with make(clients, server, max_block_ms=300, request_timeout_ms=200) as producer:
+        producer.init_transactions()
+
+        def run(value: bytes, when: str) -> None:
+            with producer.transaction() as t:
+                t.send("accounts", value, partition=0).get(HANG_SECONDS)
+                server.lose = lost("EndTransaction", when)
+
+        assert failed(lambda: run(b"1", "after")).retriable
+        server.lose = None
+        with producer.transaction() as t:
+            t.send("accounts", b"2", partition=0)
+        assert failed(lambda: run(b"3", "before")).retriable
+        server.lose = None
+        server.transactions.time_out("pay")
+        with pytest.raises(TransactionError) as caught, producer.transaction():
+            """It turned out to be aborted."""
+        assert caught.value.retriable
+        with producer.transaction() as t:
+            t.send("accounts", b"4", partition=0)
+    assert server.transactions.committed("accounts") == [b"1", b"2", b"4"]
 
 
 def test_a_block_whose_offsets_reach_nobody_aborts_by_itself(

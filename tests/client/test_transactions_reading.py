@@ -9,9 +9,9 @@ from tests.client.support.contract_server import ContractServer
 from tests.client.support.drivers import BlockingProducer, Clients
 from tests.client.support.group_members import clients, refused, until
 from tests.client.test_transactions import failed, make
-from tests.support.waiting import wait_until
+from tests.support.waiting import HANG_SECONDS, wait_until
 from tidelog.client import Producer, TopicPartition
-from tidelog.client.errors import ErrorCode
+from tidelog.client.errors import ErrorCode, TransactionError
 
 __all__ = ["clients"]
 
@@ -145,3 +145,40 @@ def test_consumers_that_would_break_it_are_refused(
     assert refused(lambda: producer.transaction(consumer=producer)).code is (
         ErrorCode.INVALID_ARGUMENT
     )
+
+
+def test_behind_a_block_that_could_not_abort_the_consumer_goes_back_first(
+    clients: Clients, server: ContractServer
+) -> None:
+    short = {"max_block_ms": 300, "request_timeout_ms": 200}
+    with (
+        make(clients, server, "move", **short) as producer,
+        reader(clients, server, producer) as consumer,
+    ):
+        producer.init_transactions()
+        polled: list[Any] = []
+
+        def fail() -> None:
+            with producer.transaction(consumer=consumer) as t:
+                for name, records in consumer.poll(50).items():
+                    polled.append(records)
+                    t.send("out", records[0].value, partition=name.partition).get(HANG_SECONDS)
+                if polled:
+                    server.lose = lambda method: "before" if method == "EndTransaction" else None
+                    raise ZeroDivisionError
+
+        while not polled:
+            try:
+                fail()
+            except ZeroDivisionError:
+                break
+        server.lose = None
+        with pytest.raises(TransactionError) as caught:
+            move(producer, consumer)
+        assert caught.value.retriable
+        wait_until(
+            lambda: server.groups.committed("movers") == {0: COUNT, 1: COUNT},
+            turn=lambda: move(producer, consumer),
+        )
+    wanted = [b"%d-%d" % (partition, number) for partition in (0, 1) for number in range(COUNT)]
+    assert server.transactions.committed("out") == wanted

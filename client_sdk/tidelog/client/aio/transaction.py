@@ -22,7 +22,7 @@ from tidelog.client.types.records import (
     TopicPartition,
 )
 from tidelog.client.types.transaction_token import TransactionToken
-from tidelog.client.writing.transaction_parts import abort_failed, not_in_progress
+from tidelog.client.writing.transaction_parts import abort_failed, ended_late, not_in_progress
 from tidelog.wire.errors import TidelogError
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ class AsyncTransaction:
         add_offsets: AsyncAddOffsets,
         is_open: Callable[[], bool],
         is_to_abort: Callable[[], bool],
+        is_undecided: Callable[[], bool],
     ) -> None:
         self._producer = producer
         self._reading = reading
@@ -64,9 +65,11 @@ class AsyncTransaction:
         self._add_offsets = add_offsets
         self._is_open = is_open
         self._is_to_abort = is_to_abort
+        self._is_undecided = is_undecided
         self._offsets: tuple[OffsetToCommit, ...] = ()
         """Of what was read, as they were sent."""
         self._has_begun = False
+        self._has_left = False
         self._is_over = False
 
     @property
@@ -87,6 +90,7 @@ class AsyncTransaction:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._has_left = True
         if self._is_over:
             return
         if error is not None:
@@ -113,6 +117,28 @@ class AsyncTransaction:
             text = abort_failed(failure)
             error.add_note(text)
             _log.warning(text)
+
+    async def finish(self) -> None:
+        """Come to the end that its block did not come to, before another block begins.
+
+        Raises where that end is not what was told, or where the consumer went back: whoever has
+        polled meanwhile has records in hand that are delivered again.
+        """
+        is_unknown = self._is_undecided()
+        if self._is_over or not self._has_left or not (is_unknown or self._is_to_abort()):
+            return
+        if is_unknown:
+            try:
+                await self.commit()
+            except TransactionError as error:
+                if not self.is_over and not error.abort_required:
+                    raise
+            else:
+                return
+        if not self.is_over:
+            await self.abort()
+        if self._reading is not None or is_unknown:
+            raise ended_late()
 
     # What is in it.
 

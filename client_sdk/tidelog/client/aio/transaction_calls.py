@@ -46,6 +46,9 @@ class AsyncTransactionCalls(ProducerBase):
     Each waits up to `timeout` seconds, by default max_block_ms.
     """
 
+    _block: AsyncTransaction | None = None
+    """The last one that began."""
+
     @checked
     async def init_transactions(self, timeout: float | None = None) -> None:
         """Take the transactional id over: any older producer of that id is fenced, and what it had
@@ -142,14 +145,16 @@ class AsyncTransactionCalls(ProducerBase):
         self._check_transactional("make a transaction")
         if consumer is not None and not hasattr(consumer, "getmany"):
             raise no_consumer(consumer, "AsyncConsumer")
-        return AsyncTransaction(
+        block = AsyncTransaction(
             self,
             None if consumer is None else consumer.read_for_transactions(),
-            begin=self._begin,
+            begin=lambda: self._begin(block),
             add_offsets=self._add_offsets,
             is_open=lambda: self._is_open,
             is_to_abort=lambda: self._is_to_abort,
+            is_undecided=lambda: self._is_undecided,
         )
+        return block
 
     # Inside.
 
@@ -175,11 +180,15 @@ class AsyncTransactionCalls(ProducerBase):
     def _cluster(self) -> AsyncClusterCalls:
         """For what is asked of the cluster in the user's own time."""
 
-    async def _begin(self) -> None:
-        """Of a block: the id is taken over first, if that was never done."""
+    async def _begin(self, block: AsyncTransaction) -> None:
+        """Of a block: what the block before could not end is ended first, and the id is taken over
+        if that was never done."""
+        if self._block is not None:
+            await self._block.finish()
         if self._is_new:
             await self._transact(InitializeWanted, None)
         await self._transact(BeginWanted, None)
+        self._block = block
 
     async def _add_offsets(
         self, member: Member, offsets: tuple[OffsetToCommit, ...], timeout: float | None

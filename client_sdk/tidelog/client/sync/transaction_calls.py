@@ -47,6 +47,9 @@ class TransactionCalls(ProducerBase):
     Each waits up to `timeout` seconds, by default max_block_ms.
     """
 
+    _block: Transaction | None = None
+    """The last one that began."""
+
     @checked
     def init_transactions(self, timeout: float | None = None) -> None:
         """Take the transactional id over: any older producer of that id is fenced, and what it had
@@ -143,14 +146,16 @@ class TransactionCalls(ProducerBase):
         self._check_transactional("make a transaction")
         if consumer is not None and not hasattr(consumer, "poll"):
             raise no_consumer(consumer, "Consumer")
-        return Transaction(
+        block = Transaction(
             self,
             None if consumer is None else consumer.read_for_transactions(),
-            begin=self._begin,
+            begin=lambda: self._begin(block),
             add_offsets=self._add_offsets,
             is_open=lambda: self._is_open,
             is_to_abort=lambda: self._is_to_abort,
+            is_undecided=lambda: self._is_undecided,
         )
+        return block
 
     # Inside.
 
@@ -176,11 +181,15 @@ class TransactionCalls(ProducerBase):
     def _cluster(self) -> ClusterCalls:
         """For what is asked of the cluster in the user's own time."""
 
-    def _begin(self) -> None:
-        """Of a block: the id is taken over first, if that was never done."""
+    def _begin(self, block: Transaction) -> None:
+        """Of a block: what the block before could not end is ended first, and the id is taken over
+        if that was never done."""
+        if self._block is not None:
+            self._block.finish()
         if self._is_new:
             self._transact(InitializeWanted, None)
         self._transact(BeginWanted, None)
+        self._block = block
 
     def _add_offsets(
         self, member: Member, offsets: tuple[OffsetToCommit, ...], timeout: float | None

@@ -18,7 +18,7 @@ from tidelog.client.engine.cluster.metadata import MetadataCache
 from tidelog.client.engine.produce.accumulator import Accumulator, Route
 from tidelog.client.engine.produce.batch import Batch
 from tidelog.client.engine.produce.outcomes import so_far
-from tidelog.client.engine.transaction.phases import MustAbort, New, Open, Phase
+from tidelog.client.engine.transaction.phases import MustAbort, New, Open, Phase, Undecided
 from tidelog.client.engine.transaction.refusals import Refusals
 from tidelog.client.shared.lifecycle import Client
 from tidelog.client.tls.security import security_of
@@ -110,6 +110,11 @@ class ProducerBase(Client):
     def _is_open(self) -> bool:
         """Whether records and offsets may be added to a transaction."""
         return isinstance(self._phase, Open)
+
+    @property
+    def _is_undecided(self) -> bool:
+        """Whether a commit was sent whose outcome nobody has told."""
+        return isinstance(self._phase, Undecided)
 
     @property
     def _is_to_abort(self) -> bool:

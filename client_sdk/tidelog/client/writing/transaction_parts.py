@@ -80,6 +80,18 @@ def not_in_progress(tried: str, *, is_over: bool) -> TidelogError:
     )
 
 
+def ended_late() -> TidelogError:
+    """The block before could not be ended; now it is, and not by a commit."""
+    return TransactionError(
+        ErrorCode.TRANSACTION_ABORTED,
+        tried="begin a transaction",
+        happened="the one before, whose block could not end it, is aborted now; a consumer of it "
+        "delivers again what it had read",
+        hint="Poll again, and begin again.",
+        next_step=NextStep.AGAIN,
+    )
+
+
 def abort_failed(failure: TidelogError) -> str:
     """For whoever reads the exception that the block was left by."""
     if isinstance(failure, TransactionError) and failure.decided is not None:
