@@ -316,6 +316,7 @@ class CoresRun:
                 "committed": self.setting.outcomes.get("committed", 0),
                 "aborted": self.setting.outcomes.get("aborted", 0),
                 "unknown": self.setting.outcomes.get("unknown", 0),
+                "folded": self.setting.folded,
                 "lives": sum(len(owner.lives) for owner in self.owners),
                 "prepared": self.decisions.decided,
                 "markers": self.watch.markers,

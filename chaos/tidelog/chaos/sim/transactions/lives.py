@@ -70,6 +70,8 @@ class Setting:
         """How likely a commit is prepared, and decided by another process."""
         self.violations: list[str] = []
         self.outcomes: dict[str, int] = {}
+        self.folded = 0
+        """Input records that folds have answered in transactions that committed."""
         self.takeovers: Callable[[str], int] = lambda _: 0
         """Of a transactional id, how often anybody took it over without naming an identity, the
         first time included."""
@@ -259,6 +261,7 @@ class Life:
             raise Gone
         if self._planned.work is Work.FOLD:
             if outcome is TransactionOutcome.COMMITTED and folded is not None:
+                self._setting.folded += folded.state - self._folded.state
                 self._folded = folded
             else:
                 await self._look_up_offsets()

@@ -44,8 +44,8 @@ from tidelog.wire.ids import PartitionKey
 
 MS: Final = 1_000_000
 NODES: Final = 3
-PROCESSES: Final = 3
-TRANSACTIONS: Final = 7
+PROCESSES: Final = 4
+TRANSACTIONS: Final = 12
 KINDS: Final = (
     FaultKind.PROCESS_CRASH,
     FaultKind.MACHINE_CRASH,
@@ -397,6 +397,7 @@ class NodesRun:
                 "committed": self.setting.outcomes.get("committed", 0),
                 "aborted": self.setting.outcomes.get("aborted", 0),
                 "unknown": self.setting.outcomes.get("unknown", 0),
+                "folded": self.setting.folded,
                 "lives": len(lives),
                 "prepared": self.decisions.decided,
                 "markers": self.watch.markers,
