@@ -105,9 +105,9 @@ def test_an_end_whose_answers_are_lost_is_known_before_anything_else_begins(
         producer.init_transactions()
         producer.begin_transaction()
         transfer(producer, 1)
-        server.lose = lost("EndTransaction")
-        error = failed(lambda: producer.commit_transaction(0.3))
-        assert (error.code, error.retriable) == (ErrorCode.DEADLINE_EXCEEDED, True)
+        server.lose = lost("EndTransaction", "done, unknown")
+        error = failed(producer.commit_transaction)
+        assert (error.code, error.retriable) == (ErrorCode.UNKNOWN, True)
         assert "may have been committed" in error.happened
         assert failed(producer.begin_transaction).hint.startswith("Commit or abort again")
         assert failed(lambda: transfer(producer, 2)).code is ErrorCode.INVALID_TRANSACTION_STATE
@@ -123,11 +123,11 @@ def test_an_abort_after_a_commit_of_unknown_outcome_says_how_it_ended(
     clients: Clients, server: ContractServer
 ) -> None:
     with make(clients, server) as producer:
-        for when, decided in (("after", "commit"), ("before", None)):
+        for when, decided in (("done, unknown", "commit"), ("not done, unknown", None)):
             with producer.transaction() as t:
                 transfer(producer, 1)
                 server.lose = lost("EndTransaction", when)
-                assert failed(lambda t=t: t.commit(0.3)).retriable
+                assert failed(t.commit).retriable
                 server.lose = None
                 if decided is None:
                     t.abort()
@@ -137,22 +137,26 @@ def test_an_abort_after_a_commit_of_unknown_outcome_says_how_it_ended(
     assert server.transactions.committed("accounts") == [b"1", b"1"]
 
 
+def no_abort(what: str) -> ErrorCode | None:
+    return ErrorCode.PERMISSION_DENIED if what == "end abort" else None
+
+
 def test_a_block_that_cannot_be_aborted_says_both(clients: Clients, server: ContractServer) -> None:
-    with make(clients, server, max_block_ms=300, request_timeout_ms=200) as producer:
+    with make(clients, server) as producer:
         producer.init_transactions()
 
         def run() -> None:
             with producer.transaction() as t:
                 t.send("accounts", b"1", partition=0)
                 producer.flush()
-                server.lose = lost("EndTransaction", "before")
+                server.transactions.refuse = no_abort
                 raise KeyError("the user's own")
 
         with pytest.raises(KeyError) as caught:
             run()
         (note,) = caught.value.__notes__
         assert "could not be aborted" in note
-        server.lose = None
+        server.transactions.refuse = None
         assert failed(producer.begin_transaction).abort_required
         producer.abort_transaction()
         with producer.transaction() as t:
@@ -182,20 +186,20 @@ def test_a_block_aborts_by_itself_what_could_not_be_committed(
 def test_a_block_ends_first_what_the_one_before_could_not_abort(
     clients: Clients, server: ContractServer
 ) -> None:
-    with make(clients, server, max_block_ms=300, request_timeout_ms=200) as producer:
+    with make(clients, server) as producer:
         producer.init_transactions()
 
         def run() -> None:
             with producer.transaction() as t:
                 t.send("accounts", b"1", partition=0).get(HANG_SECONDS)
-                server.lose = lost("EndTransaction", "before")
+                server.transactions.refuse = no_abort
                 raise KeyError
 
         with pytest.raises(KeyError):
             run()
         with pytest.raises(TransactionError), producer.transaction():
             """The coordinator is away still."""
-        server.lose = None
+        server.transactions.refuse = None
         with producer.transaction() as t:
             t.send("accounts", b"2", partition=0)
     assert server.transactions.committed("accounts") == [b"2"]
@@ -204,7 +208,7 @@ def test_a_block_ends_first_what_the_one_before_could_not_abort(
 def test_a_block_behind_a_commit_of_unknown_outcome_tells_it_apart(
     clients: Clients, server: ContractServer
 ) -> None:
-    with make(clients, server, max_block_ms=300, request_timeout_ms=200) as producer:
+    with make(clients, server) as producer:
         producer.init_transactions()
 
         def run(value: bytes, when: str) -> None:
@@ -212,11 +216,11 @@ def test_a_block_behind_a_commit_of_unknown_outcome_tells_it_apart(
                 t.send("accounts", value, partition=0).get(HANG_SECONDS)
                 server.lose = lost("EndTransaction", when)
 
-        assert failed(lambda: run(b"1", "after")).retriable
+        assert failed(lambda: run(b"1", "done, unknown")).retriable
         server.lose = None
         with producer.transaction() as t:
             t.send("accounts", b"2", partition=0)
-        assert failed(lambda: run(b"3", "before")).retriable
+        assert failed(lambda: run(b"3", "not done, unknown")).retriable
         server.lose = None
         server.transactions.time_out("pay")
         with pytest.raises(TransactionError) as caught, producer.transaction():
@@ -230,12 +234,12 @@ def test_a_block_behind_a_commit_of_unknown_outcome_tells_it_apart(
 def test_a_block_whose_offsets_reach_nobody_aborts_by_itself(
     clients: Clients, server: ContractServer
 ) -> None:
-    with make(clients, server, max_block_ms=300) as producer:
+    with make(clients, server, max_block_ms=2_000) as producer:
 
         def run() -> None:
             with producer.transaction() as t:
                 t.send("accounts", b"1", partition=0).get(HANG_SECONDS)
-                t.send_offsets({TopicPartition("in", 0): 5}, "g")
+                t.send_offsets({TopicPartition("in", 0): 5}, "g", 0.3)
 
         server.groups.is_away = True
         assert failed(run).code is ErrorCode.DEADLINE_EXCEEDED
@@ -249,7 +253,7 @@ def test_a_block_whose_offsets_reach_nobody_aborts_by_itself(
 def test_a_commit_that_was_never_sent_leaves_nothing_open_behind_its_block(
     clients: Clients, server: ContractServer
 ) -> None:
-    with make(clients, server, max_block_ms=300, request_timeout_ms=200) as producer:
+    with make(clients, server, max_block_ms=5_000) as producer:
         producer.init_transactions()
 
         def run() -> None:

@@ -9,6 +9,7 @@ from tests.client.support.contract_server import ContractServer
 from tests.client.support.drivers import BlockingProducer, Clients
 from tests.client.support.group_members import clients, refused, until
 from tests.client.test_transactions import failed, make
+from tests.client.test_transactions_lost import no_abort
 from tests.support.waiting import HANG_SECONDS, wait_until
 from tidelog.client import Producer, TopicPartition
 from tidelog.client.errors import ErrorCode, TransactionError
@@ -150,9 +151,8 @@ def test_consumers_that_would_break_it_are_refused(
 def test_behind_a_block_that_could_not_abort_the_consumer_goes_back_first(
     clients: Clients, server: ContractServer
 ) -> None:
-    short = {"max_block_ms": 300, "request_timeout_ms": 200}
     with (
-        make(clients, server, "move", **short) as producer,
+        make(clients, server, "move") as producer,
         reader(clients, server, producer) as consumer,
     ):
         producer.init_transactions()
@@ -164,7 +164,7 @@ def test_behind_a_block_that_could_not_abort_the_consumer_goes_back_first(
                     polled.append(records)
                     t.send("out", records[0].value, partition=name.partition).get(HANG_SECONDS)
                 if polled:
-                    server.lose = lambda method: "before" if method == "EndTransaction" else None
+                    server.transactions.refuse = no_abort
                     raise ZeroDivisionError
 
         while not polled:
@@ -172,7 +172,7 @@ def test_behind_a_block_that_could_not_abort_the_consumer_goes_back_first(
                 fail()
             except ZeroDivisionError:
                 break
-        server.lose = None
+        server.transactions.refuse = None
         with pytest.raises(TransactionError) as caught:
             move(producer, consumer)
         assert caught.value.retriable

@@ -461,9 +461,13 @@ def _losing(server: ContractServer, method: str, handler: Handler) -> Handler:
         lost = server.lose(method.rpartition("/")[2]) if server.lose is not None else None
         if lost == "before":
             context.abort(grpc.StatusCode.UNAVAILABLE, "the test loses the request")
+        if lost == "not done, unknown":
+            context.abort(grpc.StatusCode.UNKNOWN, "the test does not say what became of it")
         answer = handler(data, context)
         if lost == "after":
             context.abort(grpc.StatusCode.UNAVAILABLE, "the test loses the answer")
+        if lost == "done, unknown":
+            context.abort(grpc.StatusCode.UNKNOWN, "the test does not say what became of it")
         return answer
 
     return call
