@@ -241,6 +241,7 @@ def test_a_block_whose_offsets_reach_nobody_aborts_by_itself(
                 t.send("accounts", b"1", partition=0).get(HANG_SECONDS)
                 t.send_offsets({TopicPartition("in", 0): 5}, "g", 0.3)
 
+        producer.init_transactions()
         server.groups.is_away = True
         assert failed(run).code is ErrorCode.DEADLINE_EXCEEDED
         server.groups.is_away = False
