@@ -41,6 +41,7 @@ RARE: Final = (
     ("cluster", "leave_stopped_logs_alone"),
     ("cluster", "shrink_and_count_on_all"),
     ("cluster", "skip_the_resync_after_a_break"),
+    ("transactions", "hold_back_for_the_newest_only"),
 )
 """Needs more seeds than a run of all tests has time for: by `--every-plant` only."""
 SLOW: Final = (
@@ -77,8 +78,12 @@ SLOW: Final = (
     ("quorum", "storage_hides_damage"),
     ("skeleton", "recover_past_a_torn_batch"),
     ("transactions", "begin_after_an_unknown_end"),
+    ("transactions", "begin_before_the_end_is_here"),
+    ("transactions", "bump_twice_at_a_takeover"),
+    ("transactions", "commit_before_all_is_stored"),
     ("transactions", "give_an_identity_to_two"),
     ("transactions", "never_time_out"),
+    ("transactions", "send_markers_once"),
     ("transactions", "take_markers_of_any_epoch"),
 )
 """Suite and planted bug: about five seconds of processor time and more until it is found."""

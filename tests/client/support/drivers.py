@@ -87,6 +87,7 @@ class Blocking:
 
     kind: type[Any]
     _thread: LoopThread
+    _is_guest = False
 
     def __init__(self, *arguments: Any, on_loop_of: "Blocking | None" = None, **named: Any) -> None:
         self._client = self.kind(*arguments, **named)

@@ -23,6 +23,7 @@ from tidelog.client import (
     ConsumerRecord,
     ElectionType,
     HandlerCounts,
+    HangingTransaction,
     MemberToRemove,
     NewPartitions,
     NewTopic,
@@ -116,6 +117,13 @@ TAKEN: Final[Mapping[type, Taken]] = {
         },
     ),
     HandlerCounts: Taken(handed_out, {}),
+    HangingTransaction: Taken(
+        handed_out,
+        {
+            "partition": READ, "producer_id": 1, "producer_epoch": 0,
+            "transaction_start_offset": 0, "last_timestamp_ms": 0,
+        },
+    ),
     OffsetAndTimestamp: Taken(handed_out, {"offset": 0, "timestamp": 0}),
     RawBatch: Taken(
         handed_out,

@@ -33,6 +33,13 @@ from tidelog.kafka.admin import (
     OffsetSpec,
     OffsetTimestamp,
 )
+from tidelog.kafka.admin.transactions import (
+    PartitionProducerState,
+    ProducerState,
+    TransactionDescription,
+    TransactionListing,
+    TransactionState,
+)
 from tidelog.kafka.consumer.commit_future import CommitFuture
 from tidelog.kafka.errors import IllegalStateError, KafkaError
 from tidelog.kafka.producer.future import FutureRecordMetadata
@@ -269,7 +276,31 @@ TAKEN: Final[Mapping[type, Taken]] = {
     ConsumerGroupMetadata: Taken(
         send_offsets_of, {"group_id": "g"}
     ),
+    AbortTransactionSpec: Taken(
+        handed_out,  # The admin client's own call is handed wrong ones.
+        {"topic_partition": HELD, "producer_id": 1, "producer_epoch": 0},
+    ),
     OffsetAndTimestamp: Taken(handed_out, {"offset": 0, "timestamp": 0}),
+    TransactionListing: Taken(
+        handed_out,
+        {"transactional_id": "t", "producer_id": 1, "state": TransactionState.EMPTY},
+    ),
+    TransactionDescription: Taken(
+        handed_out,
+        {
+            "coordinator_id": 1, "state": TransactionState.EMPTY, "producer_id": 1,
+            "producer_epoch": 0, "transaction_timeout_ms": 1, "transaction_start_time_ms": -1,
+            "topic_partitions": {HELD},
+        },
+    ),
+    ProducerState: Taken(
+        handed_out,
+        {
+            "producer_id": 1, "producer_epoch": 0, "last_sequence": 0, "last_timestamp": 0,
+            "coordinator_epoch": -1, "current_transaction_start_offset": -1,
+        },
+    ),
+    PartitionProducerState: Taken(handed_out, {"active_producers": []}),
     TopicPartitionReplica: Taken(handed_out, {"topic": "held", "partition": 0, "broker_id": 1}),
 }  # fmt: skip
 

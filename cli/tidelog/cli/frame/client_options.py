@@ -18,6 +18,8 @@ _OURS: Final = {
     "auto_offset_reset": "say -o beginning or -o end",
     "group_id": "say -g GROUP",
     "isolation_level": "say --isolation read_committed",
+    "transactional_id": "leave it out: a command ends no transaction",
+    "transaction_timeout_ms": "leave it out: a command ends no transaction",
     "enable_auto_commit": "with -g, what is printed is committed",
     "consumer_timeout_ms": "say -e to stop at the end",
     "key_serializer": "records are bytes here",

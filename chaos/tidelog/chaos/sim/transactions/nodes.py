@@ -1,6 +1,8 @@
 """One seed of transactions on whole nodes, with the SDK's own producers and consumers."""
 
 import asyncio
+import gc
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -413,4 +415,10 @@ def run_nodes(seed: int, watch: Watch | None = None) -> RunResult:
     run = NodesRun(seed)
     epochs = {each.transactional_id: each.first_epoch for each in run.plan.work.processes}
     with sdk_within(run.world), first_epochs(epochs):
-        return play(run, watch)
+        result = play(run, watch)
+    del run
+    with warnings.catch_warnings():
+        # Clients of processes that were killed were never closed: that is what was played.
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
+    return result
