@@ -109,7 +109,7 @@ def test_names_of_any_length_and_bytes_that_are_none_are_refused_and_given_back(
         with pytest.raises(TidelogError) as caught:
             await stream.receive()
         assert caught.value.code is ErrorCode.INVALID_ARGUMENT
-        assert server.memory.request_bytes == 0
+        await wait_until(lambda: server.memory.request_bytes == 0)
         await network.close()
         await server.stop(0)
 

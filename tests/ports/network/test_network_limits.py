@@ -153,7 +153,7 @@ def test_a_request_beyond_the_memory_for_requests_is_refused_by_the_name_of_the_
             assert "listeners.client.limits.request_memory_bytes = 1048576" in error.happened
             held.may_go_on.set()
             await call
-            assert server.memory.request_bytes == 0
+            await wait_until(lambda: server.memory.request_bytes == 0)
             await caller().call(server.address, CALL, b"small", timeout_ms=HANG_MS)
 
     asyncio.run(run())
@@ -215,7 +215,7 @@ def test_a_stream_is_not_read_while_the_memory_for_requests_is_used_up() -> None
             assert received == [b"a", b"b", b"c"]
             await stream.end_sending()
             assert await stream.receive() is None
-            assert server.memory.request_bytes == 0
+            await wait_until(lambda: server.memory.request_bytes == 0)
 
     asyncio.run(run())
 
@@ -236,13 +236,13 @@ def test_a_handler_that_waits_for_something_else_can_let_its_last_message_go() -
             stream = caller().stream(server.address, STREAM)
             await stream.send(bytes(2 * MIB))
             await has_let_go.wait()
-            assert server.memory.request_bytes == 0
+            await wait_until(lambda: server.memory.request_bytes == 0)
             await caller().call(server.address, CALL, b"small", timeout_ms=HANG_MS)
             may_go_on.set()
             await stream.receive()
             await stream.end_sending()
             assert await stream.receive() is None
-            assert server.memory.request_bytes == 0
+            await wait_until(lambda: server.memory.request_bytes == 0)
 
     asyncio.run(run())
 
